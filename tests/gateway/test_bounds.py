@@ -585,6 +585,26 @@ def test_an_answer_that_nobody_reads_ends(stream: bool, reads: bool, tmp_path: P
                 time.sleep(0.05)
 
 
+def test_of_answers_that_nobody_reads_the_oldest_ends_where_they_are_too_many_bytes(tmp_path: Path) -> None:
+    sizes = 20_000_000, 15_000_000
+    upstream = Upstream(*[Answer([{"content": "x" * size}]) for size in sizes])
+    body = json.dumps(BODY).encode()
+    with (
+        gateway_for(upstream, tmp_path, bounds=Bounds(held_bytes=20_000_000)) as http,
+        connected(str(http.base_url).rstrip("/"), SO_RCVBUF=4096) as old,
+        connected(str(http.base_url).rstrip("/"), SO_RCVBUF=4096) as new,
+    ):
+        for peer in (old, new):
+            peer.sendall(f"POST {PATH} HTTP/1.1\r\n{AUTHORIZED}content-length: {len(body)}\r\n\r\n".encode() + body)
+            assert status(peer.recv(20)) == 200
+        start = time.monotonic()
+        while not _is_closed(old):
+            assert time.monotonic() - start < 20
+            assert not _is_closed(new)
+            time.sleep(0.05)
+        assert not _is_closed(new)
+
+
 def _is_closed(peer: socket.socket) -> bool:
     """Whether the other side has ended the connection, without a look at what it has sent."""
     ports = (peer.getpeername()[1], peer.getsockname()[1])
