@@ -102,6 +102,19 @@ def test_an_unknown_reason_of_an_incomplete_response_is_not_that_of_a_limit(
         assert "finish-unknown" in response.headers["x-cnllm-notes"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_of_gemini_can_go_on_with_an_answer_that_was_stopped(stream: bool, tmp_path: Path) -> None:
+    """google-genai asks for the rest by itself, with the token, where this is the reason."""
+    content = {"role": "model", "parts": [{"text": "It rains."}]}
+    candidate = {"index": 0, "content": content, "finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}
+    for client in PROTOCOLS:
+        response = ask(client, GEMINI, {"candidates": [candidate]}, tmp_path, stream=stream)
+        _, seen = read(client, response.content)
+        assert (seen.text, seen.finish) == ("It rains.", "length"), client
+        if client == GEMINI:
+            assert (seen.raw_finish, seen.extra["continuationToken"]) == ("CONTINUATION", "dG9rZW4=")
+
+
 REFUSALS: dict[str, Json] = {
     CHAT: {"choices": [{"index": 0, "message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}]},
     RESPONSES: {

@@ -21,6 +21,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from openai.types.shared_params import FunctionDefinition, Reasoning, ResponseFormatJSONSchema
 
+from cnllm import Registry
 from cnllm.protocols import PROTOCOLS, fields
 from cnllm.protocols.fields import Field, snake_case
 from docs.generate.reply_fields import REPLIES
@@ -189,6 +190,22 @@ def test_each_setting_of_gemini_has_a_row() -> None:
     for name in gemini.GenerateContentConfig.model_fields.keys() - of_sdk:
         place = "" if name in OF_THE_BODY or name == "generation_output_config" else "generationConfig"
         assert has_row(table[place], renamed.get(name, name)), name
+
+
+ENDS: list[tuple[str, Any]] = [
+    ("openai-chat", chat_completion.Choice.model_fields["finish_reason"].annotation),
+    ("anthropic-messages", messages.StopReason | messages_beta.BetaStopReason),
+    ("gemini", Literal[tuple(word.value for word in gemini.FinishReason)]),
+]
+"""The types of the words with which an endpoint ends a reply. A reason of Responses stays as it is."""
+
+
+@pytest.mark.parametrize(("protocol", "type_"), ENDS, ids=[protocol for protocol, _ in ENDS])
+def test_the_registry_knows_each_word_at_the_end_of_a_reply(protocol: str, type_: Any) -> None:
+    model = Registry.load().resolve("openai-compatible/m", protocol=protocol, base_url="http://127.0.0.1:9")
+    found = set(words(type_))
+    assert found, "the SDK has no such type any more"
+    assert sorted(found - set(model.flags.finish or ())) == []
 
 
 def test_no_row_stands_for_nothing() -> None:

@@ -245,6 +245,17 @@ def test_what_was_filtered_says_so(word: str) -> None:
     assert (reply.text, reply.finish, reply.raw_finish) == ("", "content_filter", word)
 
 
+@each(
+    "word, finish",
+    [("CONTINUATION", "length"), ("ESCALATION", "content_filter"), ("PUP_LIMITED_DISABLED", "content_filter")],
+)
+def test_an_answer_that_was_stopped_is_a_whole_stream(word: str, finish: str) -> None:
+    chunks = sse(answer({"text": "Hi"}, finish=None), answer({"text": ""}, finish=word))
+    for reply in (whole(answer({"text": "Hi"}, finish=word)), streamed(chunks)[0]):
+        assert (reply.text, reply.finish, reply.raw_finish) == ("Hi", finish, word)
+        assert not [note for note in reply.notes if note.code.startswith("finish")]
+
+
 def test_a_blocked_prompt_is_filtered_and_tells_why() -> None:
     body = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "Not this."}}
     for reply in (whole(body), streamed(sse(body))[0]):
