@@ -86,7 +86,7 @@ ABOUT = {
     "filters": About(
         "Looking for leaks",
         "one chunk, or 1,000 characters of a long text",
-        "Calls that a model writes into its text are looked for; `keep` switches that off. The long texts are nothing "
+        "Calls that a model writes into its text are looked for; `keep` switches that off. Most long texts are nothing "
         "but beginnings of markup: the worst that can be fed to it.",
         (OFF,),
     ),

@@ -195,6 +195,10 @@ def _cold(results: Results) -> list[Goal]:
 def _rest(results: Results) -> list[Goal]:
     often = tuple(results.row("filters", cases.OFTEN, peer) for peer in (ENGINE, OFF))
     found = [_goal("50,000 plain chunks: CPU against not looking for calls in text", ratio, often, 1.25)]
+    plain = results.row("filters", cases.MARKED.format(name="plain"), ENGINE)
+    for name in ("html", "code"):
+        pair = (results.row("filters", cases.MARKED.format(name=name), ENGINE), plain)
+        found.append(_goal(f"{name}, one event a feed: CPU against prose", ratio, pair, 2))
     plain = results.row("filters", cases.MARKUP.format(name="plain"), ENGINE)
     for name in MARKUP:
         if name != "plain":

@@ -26,7 +26,12 @@ MARKUP = {
     "halves": "<tool_cal",
     "barred": "<｜tool▁calls▁begin｜",
     "nested": "<tool_call>{",
+    "html": '<div class="row"><p>Some <b>bold</b> text</p></div>\n',
+    "code": "for (int i = 0; i < n; i++) { if (a[i] < b[i]) f<T>(a); }\n",
 }  # of which a text is made, again and again
+
+
+CHUNK = 20  # characters of a chunk of such a text
 
 
 class Got(NamedTuple):
@@ -66,6 +71,13 @@ class Setting(NamedTuple):
     @property
     def expected(self) -> Got:
         return _expected(self.chunks)
+
+    def marked(self) -> list[bytes]:
+        """Return the events of a text of so many chunks, each with 20 characters, that `mode` names in `MARKUP`."""
+        size = self.chunks * CHUNK
+        text = (MARKUP[self.mode] * (size // len(MARKUP[self.mode]) + 1))[:size]
+        found = [_chunk({"content": text[at : at + CHUNK]}) for at in range(0, size, CHUNK)]
+        return [f"data: {event}\n\n".encode() for event in [*found, _chunk({}, "stop"), "[DONE]"]]
 
     def pieces(self) -> list[bytes]:
         """Return the bytes of the stream, cut as a parser gets them."""

@@ -5,7 +5,7 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from benchmarks.payloads import KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting, full
+from benchmarks.payloads import CHUNK, KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting, full
 from benchmarks.runners.judged import judged
 from benchmarks.runners.stopped import check_body
 from benchmarks.tokens import ARGUMENTS
@@ -126,6 +126,21 @@ def markup(setting: Setting) -> Callable[[], int]:
 
     def one() -> int:
         if len(sanitize(model, text, TOOLS).text) != len(text):
+            raise SystemExit("wrong result: text was lost")
+        return setting.units
+
+    return one
+
+
+def marked(setting: Setting) -> Callable[[], int]:
+    """Read a stream of HTML, of code or of prose, one event a feed: all of it must be left."""
+    model, events = _model(setting), setting.marked()
+
+    def one() -> int:
+        parser = engine.StreamParser(model, tools=TOOLS)
+        for event in events:
+            parser.feed(event)
+        if len(parser.close().text) != setting.chunks * CHUNK:
             raise SystemExit("wrong result: text was lost")
         return setting.units
 

@@ -201,7 +201,7 @@ class Markers:
         """Return a pattern of the first elements of any marker, or of a beginning of these at the end of a text."""
         starts = [spelling[:_HINT] for marker in self.markers for spelling in _spellings(marker)]
         whole = _any_of([[pattern for pattern, _ in start] for start in starts])
-        return re.compile(f"{whole}|{_any_beginning(starts)}", re.IGNORECASE)
+        return re.compile(f"(?={self._first.pattern})(?:{whole}|{_any_beginning(starts)})", re.IGNORECASE)
 
     @cached_property
     def _needles(self) -> tuple[_Needle, ...]:
@@ -237,10 +237,8 @@ class Markers:
 
     def may_begin(self, text: str) -> bool:
         """Whether a marker may begin in a text. It is only a hint, quick beside HTML and code, too."""
-        if self._first.search(text) is None:
-            return False
-        match = self._hint.match
-        return any(match(text, first.start()) for first in self._first.finditer(text))
+        first = self._first.search(text)
+        return first is not None and self._hint.search(text, first.start()) is not None
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.
