@@ -77,8 +77,11 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
 
 def bare_address(url: str) -> tuple[str, str | None]:
     """Return a base URL, and the wire whose path stood at the end of the address. Raises `CnllmError`."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+    except ValueError:  # a host in brackets that is none
+        parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise CnllmError(f"{url} is not the URL of an endpoint", hint="it begins with http:// or https://")
     path = parts.path.rstrip("/")
     protocol = next((name for name, ending in _ENDINGS.items() if path.endswith(ending)), None)

@@ -97,6 +97,7 @@ def test_a_cost_needs_a_price_and_is_kept(machine: Machine) -> None:
     ("args", "word"),
     [
         (("probe", "nosuchprovider"), "neither a URL nor a provider"),
+        (("probe", "http://[::1"), "http://[::1 is not the URL of an endpoint"),
         (("probe", "http://127.0.0.1:9", "--key-env", "UNSET_KEY"), "UNSET_KEY"),
         (("probe", "http://127.0.0.1:9", "--key-env", "not a name"), "--key-env"),
         (("probe", "http://127.0.0.1:9", "-o", "x.json"), ".toml"),
