@@ -81,6 +81,13 @@ def test_an_option_that_is_no_good_ends_the_call_before_it_is_sent(
     machine.run("call", "--model", "home/m", *args, "hi").fails(2, *words)
 
 
+def test_a_tool_without_a_name_is_a_wrong_call_of_every_command(machine: Machine) -> None:
+    tools = machine.file("tools.json", '[{"description": "x"}]')
+    for command, stdin in ("call", "hi"), ("sanitize", "hi"), ("fit", '[{"role": "user", "content": "hi"}]'):
+        done = machine.run(command, "-m", "glm-4.7", "--tools", tools, stdin=stdin)
+        done.fails(2, "cnllm: tools[0] has no function name", "correct it")
+
+
 def test_a_batch_writes_no_file_called_dash(machine: Machine) -> None:
     rows = machine.file("rows.txt", "hi\n")
     machine.run("batch", rows, "--model", "home/m", "-o", "-").fails(2, "--out", "a file is expected", "stdout")

@@ -39,7 +39,10 @@ def fit(model: str, tools: str | None, parameters: tuple[str, ...], *, as_json: 
     try:
         result = api.fit(model, messages, **call_options)
     except (TypeError, ValueError) as error:
-        raise errors.UsageError(f"stdin: {error}", _SHAPE) from error
+        is_history = str(error).startswith("messages")
+        raise errors.UsageError(
+            *((f"stdin: {error}", _SHAPE) if is_history else (str(error), errors.CORRECT))
+        ) from error
     if as_json:
         stdout.print_json(result)
         return errors.WHOLE

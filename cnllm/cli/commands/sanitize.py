@@ -42,7 +42,9 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     from cnllm.client import sanitizer
 
     tool_list = option_parsing.read_tools(tools) if tools is not None else None
-    result = sanitizer.sanitize(model, read_text("-", required=False), tool_list, lang, recover_text_calls=text_calls)
+    text = read_text("-", required=False)
+    with errors.correcting():
+        result = sanitizer.sanitize(model, text, tool_list, lang, recover_text_calls=text_calls)
     if as_json:
         data = msgspec.to_builtins(result)
         del data["rest"]  # a single text has no rest for a next piece
