@@ -164,7 +164,8 @@ class Collector:
         if not is_placed:
             pass
         elif piece.quote is not None:
-            self.citations.wait(replace(citation, start=start, end=end), None, _replace_surrogates(piece.quote))
+            begin, finish = (place if type(place) is int else None for place in (start, end))
+            self.citations.wait(replace(citation, start=begin, end=finish), None, _replace_surrogates(piece.quote))
             return []
         elif type(start) is int and type(end) is int and 0 <= start < end:
             offset = 0 if block is None else block.start

@@ -458,4 +458,4 @@ def _free_calls(reply: Reply, rule: PaidCall, actions: frozenset[str]) -> int:
     if rule.item is None or not actions:
         return 0
     items = [_item_of(part) for part in reply.message.parts if _is_item(part, rule.item)]
-    return sum(get(item, "action.type") in actions for item in items)
+    return sum(type(action := get(item, "action.type")) is str and action in actions for item in items)

@@ -126,8 +126,8 @@ def _recited_pages(metadata: Any) -> set[str]:
 def _logprobs(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the key of a candidate with the log probabilities of its tokens."""
     tokens = [token for token in extra.get("logprobs") or () if type(token) is dict]
-    others = [[_token(other) for other in token.get("top_logprobs") or () if type(other) is dict] for token in tokens]
-    top = [{"candidates": candidates} for candidates in others]
+    others = [top if type(top := token.get("top_logprobs")) is list else () for token in tokens]
+    top = [{"candidates": [_token(other) for other in each if type(other) is dict]} for each in others]
     known = {"chosenCandidates": [*map(_token, tokens)], "topCandidates": top} if tokens else {}
     result = {**known, **extra.get("logprobsResult", {})}
     return {"logprobsResult": result} if result else {}

@@ -261,10 +261,11 @@ class StreamEncoder(ServerStream):
 
     def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
         """Open a block, unless one of its type is open."""
-        if self._open == block["type"] and not always:
+        kind = block.get("type")
+        if self._open == kind and not always:
             return []
         out = self._close_block()
-        self._open = block["type"]
+        self._open = kind if type(kind) is str and kind else "unknown"
         self._place += 1
         return [*out, self._frame("content_block_start", index=self._place, content_block=block)]
 
