@@ -1,4 +1,4 @@
-"""A value of the wrong type in any documented field of a reply breaks nothing, on the way in and on the way out."""
+"""A value of the wrong type in any documented field breaks nothing, of a request and of a reply, in and out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import cnllm
 from cnllm import Model, Registry, Reply, engine
 from cnllm.protocols import PROTOCOLS
 
-from .clients import CHAT, GEMINI, MESSAGES, RESPONSES
+from . import documented, requests
+from .clients import CHAT, GEMINI, MESSAGES, PATHS, RESPONSES
 from .documented_replies import FIELDS
 from .replies import BODIES, streamed
 from .requests import Json, Path, put
@@ -59,12 +60,56 @@ def test_values_that_were_not_read(models: dict[str, Model], found: tuple[str, P
 @each("protocol", PROTOCOLS)
 def test_no_value_of_a_documented_field_breaks_a_reply(models: dict[str, Model], protocol: str, value: str) -> None:
     number = list(VALUES).index(value)
-    for place, (path, documented) in enumerate(FIELDS[protocol]):
-        whole = put(BODIES[protocol], path, documented)
-        for inner, spot in enumerate(places(documented)):
+    for place, (path, known) in enumerate(FIELDS[protocol]):
+        whole = put(BODIES[protocol], path, known)
+        for inner, spot in enumerate(places(known)):
             if (place + inner + number) % SHARE == 0:
                 body = put(whole, (*path, *spot), VALUES[value])
                 read_and_write(models[protocol], body, stream=bool(place % 2))
+
+
+NAMELESS: Json = {"type": "code_execution_20250825", "name": []}
+UNREAD: list[tuple[str, Path, Any]] = [
+    (RESPONSES, ("input", 2, "namespace"), 5),
+    (RESPONSES, ("input", 2, "namespace"), []),
+    (MESSAGES, ("tools", 1), NAMELESS),
+    (MESSAGES, ("tools", 1), {"type": "web_search_20250305", "name": []}),
+]
+"""Values of requests that once raised an error of Python."""
+
+
+@each("unread", UNREAD)
+def test_values_of_requests_that_were_not_read(models: dict[str, Model], unread: tuple[str, Path, Any]) -> None:
+    protocol, path, value = unread
+    ask(models, protocol, put(requests.BODIES[protocol], path, value))
+
+
+@pytest.mark.sampled
+@each("value", VALUES, parts=2)
+@each("protocol", PROTOCOLS)
+def test_no_value_of_a_documented_field_breaks_a_request(models: dict[str, Model], protocol: str, value: str) -> None:
+    number = list(VALUES).index(value)
+    for place, (path, known) in enumerate(documented.FIELDS[protocol]):
+        whole = put(requests.BODIES[protocol], path, known)
+        for inner, spot in enumerate(places(known)):
+            if (place + inner + number) % SHARE == 0:
+                ask(models, protocol, put(whole, (*path, *spot), VALUES[value]))
+
+
+def ask(models: dict[str, Model], protocol: str, body: Json) -> None:
+    """Read a request, and write it for a model of each wire; a refusal says what is wrong in a sentence of cnllm."""
+    try:
+        request = engine.decode_request(protocol, body, path=PATHS.get(protocol, ""))
+    except (cnllm.CnllmError, ValueError):
+        return
+    for model in models.values():
+        try:
+            engine.build_request(model, request.messages, **request.options)
+        except (cnllm.CnllmError, ValueError):
+            continue
+        except TypeError as error:
+            if not str(error).endswith((" is expected", " is meant")):  # one of Python's
+                raise
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:

@@ -302,7 +302,7 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
     choice = options.get("tool_choice", data.get("tool_choice"))
     offer = list(options.get("tools") or ())
     searches = [tool for tool in offer if type(tool) is ClientData and tool.search is not None]
-    names = {name for tool in searches for name in (tool_type(tool), tool.get("name")) if name is not None}
+    names = {name for tool in searches for name in _tool_names(tool)}
     kind = choice.get("type") if isinstance(choice, Mapping) else None
     is_named = _choice_name(choice) in names or (isinstance(kind, str) and kind in names)
     if rules is None:
@@ -337,6 +337,11 @@ def _is_own_key(data: ClientData, rules: WebSearchFlags | None) -> bool:
     return any(key in data and key in accepted for key in _SEARCH_KEYS)
 
 
+def _tool_names(tool: ClientData) -> list[str]:
+    """Return what a choice may call a tool of a client: its type and its name."""
+    return [name for name in (tool_type(tool), tool.get("name")) if isinstance(name, str)]
+
+
 def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> None:
     """Leave out the tools of another protocol, and a choice that needs one of them."""
     rest: list[Any] = []
@@ -346,7 +351,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
             rest.append(tool)
             continue
         kind = tool_type(tool)
-        dropped |= {kind, tool.get("name")} - {None}
+        dropped.update(_tool_names(tool))
         did = f"left out: only endpoints of {tool.protocol} execute it"
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))
     choice = options.get("tool_choice")

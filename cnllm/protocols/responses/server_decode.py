@@ -337,7 +337,7 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
     match item["type"]:
         case "custom_tool_call":
             id, name, input = (_text(item, key) for key in ("call_id", "name", "input"))
-            function = tools.function_name(name, item.get("namespace"))
+            function = tools.function_name(name, _namespace(item))
             return ToolCall(id, function, *custom_arguments(input), seal=_call_seal(item, stamp))
         case "tool_search_call":
             if is_hosted_call(item) or not isinstance(item.get("call_id"), str):
@@ -353,7 +353,7 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
             call = _own_call(_text(item, "call_id"), name, built_in_arguments(item))
             return msgspec.structs.replace(call, seal=_call_seal(item, stamp))
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
-    call = _own_call(id, tools.function_name(name, item.get("namespace")), raw)
+    call = _own_call(id, tools.function_name(name, _namespace(item)), raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")
     other_keys = {k: v for k, v in item.items() if k not in own_keys and v is not None}
     return msgspec.structs.replace(call, seal=stamp(other_keys)) if other_keys else call
@@ -371,6 +371,11 @@ def _text(item: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f".{key} is not a string")
     return value
+
+
+def _namespace(item: dict[str, Any]) -> str | None:
+    """Return the namespace of a call. Raises `ValueError`."""
+    return None if item.get("namespace") is None else _text(item, "namespace")
 
 
 def _own_call(id: str, name: str, arguments: Any) -> ToolCall:
