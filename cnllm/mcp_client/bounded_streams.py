@@ -13,16 +13,23 @@ from typing import Any, Self
 
 import msgspec
 
+from cnllm.mcp_client.line_codec import reply_id
 from cnllm.mcp_client.result_repair import repair_result
 from cnllm.system.closing import AsyncClosing
 from cnllm.types.json_form import mend_halves
 
-__all__ = ["UNREADABLE", "bounded_streams"]
+__all__ = ["bounded_streams", "unreadable_reason"]
 
-UNREADABLE = "its answer has another form than the protocol's"
-"""The reason of a failure by a reply that cannot be read. The package's own text shows what the server sent."""
+_DEEP = "Invalid JSON: recursion limit"
 
 _MAX_WAITING = 1000  # messages to a server that does not read
+
+
+def unreadable_reason(error: object) -> str:
+    """Return the reason of a failure by a reply that cannot be read. The package's text shows what the server sent."""
+    return (
+        "its answer is nested too deeply" if _DEEP in str(error) else "its answer has another form than the protocol's"
+    )
 
 
 @asynccontextmanager
@@ -112,15 +119,23 @@ def _readable(item: Any) -> Any:
             line = mend_halves(found.encode())
             with contextlib.suppress(ValidationError):
                 return _repair_message(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
-            reply = msgspec.json.decode(line, type=_Reply)
+            reply = _read_reply(line)
         else:
             reply = msgspec.convert(found, _Reply)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError):
         return item
-    if reply.method is not None:
+    if reply is None or reply.method is not None:
         return item
-    error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
+    error = ErrorData(code=PARSE_ERROR, message=unreadable_reason(item))
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=reply.id, error=error))
+
+
+def _read_reply(line: bytes) -> _Reply | None:
+    """Return the fields of a message; None where it is nested too deeply, and in no usual form of a reply."""
+    try:
+        return msgspec.json.decode(line, type=_Reply)
+    except RecursionError:
+        return None if (id := reply_id(line)) is None else _Reply(id)
 
 
 def _repair_message(item: Any) -> Any:

@@ -13,17 +13,23 @@ import re
 
 from cnllm.mcp_client.http_client import MAX_MESSAGE
 
-__all__ = ["line_encoding"]
+__all__ = ["line_encoding", "reply_id"]
 
 _NAME = "cnllm_utf8_lines"
 _KEPT = 1000  # bytes at each end of a line that is too long
 _REPLY = re.compile(
-    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
-    rb'(?:"id"\s*:\s*(\d+)\s*,\s*"result"|"result".*,\s*"id"\s*:\s*(\d+)\s*\}\s*$)',
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(\d+)\s*,\s*"(?:result|error)"'
+    rb'|"(?:result|error)".*,\s*"id"\s*:\s*(\d+)\s*\}\s*$)',
     re.DOTALL,
 )
 """A reply, from its head and its end: its number stands before the result or behind it."""
 _PARSE_ERROR = -32700
+
+
+def reply_id(line: bytes) -> int | None:
+    """Return the id of a reply that is not decoded; None where no usual form of one shows it."""
+    found = _REPLY.match(line)
+    return None if found is None else int(found[1] or found[2])
 
 
 @functools.cache
@@ -74,7 +80,7 @@ class _LineDecoder(codecs.IncrementalDecoder):
         self._pieces, self._size = [], 0
         if size <= MAX_MESSAGE:
             return line
-        if (found := _REPLY.match(line)) is None:
+        if (id := reply_id(line)) is None:
             return b""
         error = {"code": _PARSE_ERROR, "message": f"its answer has more than {MAX_MESSAGE:,} bytes"}
-        return json.dumps({"jsonrpc": "2.0", "id": int(found[1] or found[2]), "error": error}).encode() + b"\n"
+        return json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode() + b"\n"

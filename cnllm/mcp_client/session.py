@@ -22,7 +22,7 @@ import msgspec
 
 from cnllm.config import distribution, redact
 from cnllm.errors import McpError
-from cnllm.mcp_client.bounded_streams import UNREADABLE, bounded_streams
+from cnllm.mcp_client.bounded_streams import bounded_streams, unreadable_reason
 from cnllm.mcp_client.http_client import MAX_MESSAGE, http_client
 from cnllm.mcp_client.line_codec import line_encoding
 from cnllm.mcp_client.server import McpServer
@@ -411,11 +411,11 @@ def _reason(error: BaseException | None) -> str:
         from mcp_types import CONNECTION_CLOSED, PARSE_ERROR
 
         if code == PARSE_ERROR and _UNPARSED.match(message):
-            return UNREADABLE
+            return unreadable_reason(message)
         is_end = code == CONNECTION_CLOSED and _END.fullmatch(message)
         return "it has ended, or closed the connection" if is_end else message
     if type(error).__name__ == "ValidationError":
-        return UNREADABLE
+        return unreadable_reason(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -68,6 +68,28 @@ def test_a_reply_that_cannot_be_read_fails_its_call_at_once(server: McpTools, li
         tools.call("t")
 
 
+DEEP = [
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"a": DEEP}}}',
+    '{"jsonrpc": "2.0", "result": {"content": [], "_meta": {"a": DEEP}}, "id": ID}',
+    '{"jsonrpc": "2.0", "id": ID, "error": {"code": 1, "message": "no", "data": DEEP}}',
+]
+
+
+@pytest.mark.parametrize("levels", [300, 5_000])
+@pytest.mark.parametrize("line", DEEP)
+def test_a_reply_that_is_nested_too_deeply_fails_its_call_at_once(server: McpTools, line: str, levels: int) -> None:
+    line = line.replace("DEEP", "[" * levels + "]" * levels)
+    with pytest.raises(McpError, match=r"^the MCP server replies failed: its answer is nested too deeply$"):
+        server.call("reply", {"line": line})
+    with (
+        serving(lambda id: (line.replace("ID", str(id)).encode(), None)) as url,
+        cnllm.mcp(url) as tools,
+        pytest.raises(McpError, match=r"its answer is nested too deeply$"),
+    ):
+        tools.call("t")
+    assert server.call("reply", {"line": HALF}).text == WHOLE
+
+
 def test_a_call_is_made_again_with_the_state_that_its_server_wants_back() -> None:
     with cnllm.mcp([sys.executable, "-S", str(PLAIN.with_name("rounds.py"))], timeout=SOON) as tools:
         assert tools.call("slow", {"rounds": 0}).text == "done in round 0"
