@@ -48,6 +48,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site, has_key
 from cnllm.system import files
 from cnllm.types.call_options import LoopOptions
+from cnllm.types.words import plural
 
 __all__ = ["BatchSession"]
 
@@ -242,7 +243,7 @@ class BatchSession:
         for number in found.changed_settings:
             causes += identity.changed_parts(known.get(number or 0), self.setting.parts)
         if found.changed_rows:
-            causes.append(f"{found.changed_rows:,} rows of the input themselves")
+            causes.append(f"{found.changed_rows:,} row{plural(found.changed_rows)} of the input")
         cost = ""
         if found.changed_cost and self.price.currency:
             cost = f"; asking them again costs about {format_units(found.changed_cost)} {self.price.currency}"

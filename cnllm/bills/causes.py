@@ -18,6 +18,7 @@ from cnllm.engine.decode.cost import RATES, base_rates, cost_of, exact_rate, tie
 from cnllm.registry.flags import Price
 from cnllm.store.costs import BilledCall
 from cnllm.types.totals import UNKNOWN_REQUEST
+from cnllm.types.words import plural
 
 __all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes"]
 
@@ -228,7 +229,11 @@ def _token_causes(bill: BillSum, log: LogSum) -> Iterator[BillCause]:
             yield BillCause("cache", f"{words}: {theirs:,} tokens in the bill, {ours:,} in the log")
     requests = bill.requests
     if requests is not None and requests > log.calls:
-        yield BillCause("calls", f"the bill has {int(requests):,} requests, the log {log.calls:,} calls")
+        yield BillCause(
+            "calls",
+            f"the bill has {int(requests):,} request{plural(int(requests))}, "
+            f"the log {log.calls:,} call{plural(log.calls)}",
+        )
 
 
 def _log_causes(bill: BillSum, log: LogSum, currency: str | None) -> Iterator[BillCause]:

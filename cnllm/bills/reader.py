@@ -17,6 +17,7 @@ from cnllm.bills.files import TableFile
 from cnllm.bills.times import Period, period_of
 from cnllm.config import redact
 from cnllm.errors import CnllmError
+from cnllm.types.words import plural
 
 __all__ = ["BillLine", "BillTable", "find_table"]
 
@@ -141,7 +142,8 @@ class _BillRow:
         export = self._table.export
         if any(self._fields[self._columns.count :]):
             place = f"{self._table.file.name}: line {self._number}"
-            fault = f"{len(self._fields)} fields, but the header has {self._columns.count} columns"
+            fields, columns = len(self._fields), self._columns.count  # there are more fields: at least two
+            fault = f"{fields} fields, but the header has {columns} column{plural(columns)}"
             raise CnllmError(f"{place}: {fault}", hint="quote a field with a comma, or export the bill again")
         if any(not _matches(self._text(column), tuple(globs)) for column, globs in export.only.items()):
             self._table.foreign += 1

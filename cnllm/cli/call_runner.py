@@ -18,6 +18,7 @@ from cnllm.engine import build_request
 from cnllm.errors import CnllmError
 from cnllm.registry.routing import origin_of
 from cnllm.tools import web_search
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import FilledTemplate
@@ -227,11 +228,11 @@ def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:
     if quote.input_errors is not None:
         half, most = quote.input_errors
         spread = f" (usually within {100 * half:.0f} %, nearly always within {100 * most:.0f} %)"
-    yield f"input: about {quote.input:,} tokens{spread}"
+    yield f"input: about {quote.input:,} token{plural(quote.input)}{spread}"
     if quote.cached is not None:
         yield f"sent before: about {quote.cached:,} of them, which the endpoint's cache may have"
     if quote.output_max is not None:
-        yield f"output: {quote.output_max:,} tokens at most"
+        yield f"output: {quote.output_max:,} token{plural(quote.output_max)} at most"
     low, high = ("unknown" if amount is None else f"{amount:f}" for amount in (quote.low, quote.high))
     yield f"cost: {low} {quote.currency} at least, {high} at most" if {low, high} != {"unknown"} else "cost: unknown"
     for name in quote.unknown:

@@ -46,6 +46,7 @@ from cnllm.types.client_data import CarriedBody, ClientData
 from cnllm.types.messages import as_messages
 from cnllm.types.tools import without_mark
 from cnllm.types.totals import sum_costs, total_usage
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
@@ -418,7 +419,7 @@ def loop_stopped_error(run: RunState) -> LoopStopped:
     """Return the error of a run that ended before the model finished."""
     steps = run.steps
     reason = {
-        "max_steps": f"the model had not finished after {len(steps)} steps",
+        "max_steps": f"the model had not finished after {len(steps)} step{plural(len(steps))}",
         "repeated": f"the model made the same calls with the same results again and again, {len(steps)} steps in all",
         "length": "the last reply reached its length limit",
         "content_filter": "the content filter stopped the last reply",

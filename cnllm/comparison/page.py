@@ -20,6 +20,7 @@ from cnllm.comparison.figures import (
     verdict_lines,
 )
 from cnllm.comparison.run import TaskExchange
+from cnllm.types.words import plural
 
 __all__ = ["render_drawing", "render_page"]
 
@@ -30,7 +31,7 @@ _LONGEST = 4000
 
 def render_page(report: ComparisonData) -> str:
     """Return the page of a report."""
-    title = f"{report.model}: {len(report.hosts)} hosts"
+    title = f"{report.model}: {len(report.hosts)} host{plural(len(report.hosts))}"
     body = "\n".join(_body(report))
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
@@ -55,7 +56,8 @@ def _body(report: ComparisonData) -> Iterator[str]:
     yield f"<button>{_both('中文', 'English')}</button>"
     yield f"<h1>{_both(f'How faithfully hosts serve {weights}', f'各托管方提供的 {weights} 有多忠实')}</h1>"
     settings = report.settings
-    english = f"{settings.turns} tool turns, seed {settings.seed}; {report.started}; registry {report.registry}"
+    english = f"{settings.turns} tool turn{plural(settings.turns)}, seed {settings.seed}; {report.started}; "
+    english += f"registry {report.registry}"
     chinese = f"{settings.turns} 轮工具调用，种子 {settings.seed}；{report.started}；注册表 {report.registry}"
     yield f'<p class="dim">{_both(english, chinese)}</p>'
     if report.simulated:
@@ -168,7 +170,7 @@ def render_drawing(report: ComparisonData) -> str:
     height = 78 + _ROW * len(report.figures)
     title = f"How faithfully hosts serve {report.weights or report.model}"
     settings = report.settings
-    about = f"{settings.turns} tool turns, seed {settings.seed}, {report.started[:10]}"
+    about = f"{settings.turns} tool turn{plural(settings.turns)}, seed {settings.seed}, {report.started[:10]}"
     about += ", simulated" if report.simulated else ""
     style = "".join(_read("drawing.css").splitlines())
     lines = [
@@ -184,7 +186,13 @@ def render_drawing(report: ComparisonData) -> str:
         worse = sum(verdict.host == figures.host and verdict.verdict == "worse" for verdict in report.verdicts)
         host = figures.host if len(figures.host) <= 29 else f"{figures.host[:28]}…"
         lines.append(_label(0, top + 16, host))
-        verdict = "the reference" if number == 0 else f"worse in {worse} figures" if worse else "no difference is shown"
+        verdict = (
+            "the reference"
+            if number == 0
+            else f"worse in {worse} figure{plural(worse)}"
+            if worse
+            else "no difference is shown"
+        )
         lines.append(_label(0, top + 32, verdict, "bad" if worse else "dim"))
         for place, figure in enumerate(_DRAWN):
             lines += _share_bar(figures.shares.get(figure), 210 + 125 * place, top)

@@ -35,6 +35,7 @@ from cnllm.estimates.statistics import looks
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.tool_trial.trial import AllowanceSpent
+from cnllm.types.words import plural
 
 __all__ = ["INTERRUPTED", "Comparison", "ask_hosts", "read_report", "replay"]
 
@@ -210,7 +211,9 @@ class _TaskLoop:
                     if known is None or known.verdict != "worse":
                         verdicts[verdict.host, verdict.figure] = verdict
                         if verdict.verdict == "worse" and index + 1 < len(tasks):
-                            self.stopped.setdefault(verdict.host, f"shown to be worse after {index + 1} tasks")
+                            self.stopped.setdefault(
+                                verdict.host, f"shown to be worse after {index + 1} task{plural(index + 1)}"
+                            )
         self.verdicts = tuple(verdicts.values())
         self.figures = tuple(sum_up(name, results) for name, results in self.results.items())
         self.problems = {

@@ -15,6 +15,7 @@ from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact, split_mode
 from cnllm.probe.questions import QUESTIONS
+from cnllm.types.words import plural
 
 __all__ = ["Report", "differs", "estimate", "sentence"]
 
@@ -59,7 +60,8 @@ class Report(Struct, frozen=True):
         lines = [
             f"# {id} at {url}",
             "",
-            f"Asked on {datetime.date.today()} with {count} requests. Each line below was seen in two runs.",
+            f"Asked on {datetime.date.today()} with {count} request{plural(count)}. "
+            "Each line below was seen in two runs.",
             "",
             f"## These {len(differ)} things differ from the protocol's documentation"
             if differ
@@ -105,7 +107,7 @@ def _next_questions(names: Sequence[str], count: int) -> str:
     spent = itertools.accumulate(costs.get(name, 1) for name in names)
     within = [name for name, cost in zip(names, spent, strict=True) if cost <= count] or names[:1]
     more = f", and {len(names) - len(within)} others after that" if len(within) < len(names) else ""
-    return f"The next {count} requests would ask for: {', '.join(within)}{more}."
+    return f"The next {count} request{plural(count)} would ask for: {', '.join(within)}{more}."
 
 
 def _evidence_lines(exchanges: list[ProbeExchange]) -> list[str]:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from cnllm.types.message import Message
 from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -425,4 +426,5 @@ class Step(Struct, frozen=True, kw_only=True):
         return sum(not result.error for result in self.results)
 
     def __str__(self) -> str:
-        return f"step {self.number}: {self.called} calls, {self.returned} returned, {self.seconds:.1f} s"
+        number, calls = self.number, self.called
+        return f"step {number}: {calls} call{plural(calls)}, {self.returned} returned, {self.seconds:.1f} s"

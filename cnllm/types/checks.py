@@ -269,7 +269,8 @@ def seconds(name: str, value: Any, *, zero: bool = False, none: bool = True) -> 
     if time <= _MAX_SECONDS:
         return time
     if not none:
-        raise wrong_value(name, value, f"a finite number of seconds{' from 0' if zero else ' above 0'}")
+        finite = "a finite number of seconds from 0" if zero else "a finite number of seconds above 0"
+        raise wrong_value(name, value, finite)
     return None
 
 

@@ -118,7 +118,7 @@ def test_a_changed_row_is_named(tmp_path: Path) -> None:
         values = prompts(5)
         values[3]["prompt"] = "another"
         rows(tmp_path, values)
-        with pytest.raises(CnllmError, match=r"1 finished rows \(r3, …\).*1 rows of the input themselves"):
+        with pytest.raises(CnllmError, match=r"1 finished rows \(r3, …\).*1 row of the input"):
             run(server, tmp_path, source)
         run(server, tmp_path, source, changed="redo")
         assert server.log[5:] == ["another"]

@@ -288,7 +288,7 @@ def test_calls_that_the_log_does_not_have(machine: Machine, log: Log) -> None:
     lines = [amounts(1, "input_cache_miss_tokens", "0.000002", 3000), amounts(1, "output_tokens", "0.000008", 30)]
     report = difference(machine, "0.00624", *lines, amounts(1, "request_count", "", 3))
     assert set(codes(report)) == {"calls"}
-    assert "the bill has 3 requests, the log 1 calls" in str(report["rows"][0]["causes"])
+    assert "the bill has 3 requests, the log 1 call" in str(report["rows"][0]["causes"])
     assert "2,000 more tokens of input" in str(report["rows"][0]["causes"])
 
 

@@ -124,7 +124,7 @@ def test_tools_that_a_search_would_find_are_offered_in_full(protocol: str) -> No
     assert "defer_loading" not in text
     assert "tool_search_tool_regex" not in text
     [note] = [note for note in plan.notes if note.code == "tools-loaded"]
-    assert "1 tools with defer_loading" in note.said
+    assert "1 tool with defer_loading" in note.said
 
 
 def test_an_endpoint_that_searches_gets_all_of_it_unchanged() -> None:

@@ -376,7 +376,7 @@ def test_the_example_of_the_manual_runs(capsys: pytest.CaptureFixture[str]) -> N
     example = section.split("```python\n")[1].split("```")[0]
     exec(compile(example, str(MANUAL), "exec"), {"__name__": "example"})
     told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("step 1: 1 calls, 1 returned")
+    assert told[0].startswith("step 1: 1 call, 1 returned")
     assert "21 degrees" in told[2]
     assert told[-1].endswith("done")
 

@@ -15,6 +15,7 @@ from cnllm.batch.readers.bytes_input import BytesInput, name_damage, text_of
 from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
+from cnllm.types.words import plural
 
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
 
@@ -102,7 +103,9 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
             raise row.data
         fields: list[str] = row.data
         if len(fields) != len(names):
-            raise RowFault(f"{len(fields)} fields, but the header has {len(names)} columns")
+            raise RowFault(
+                f"{len(fields)} field{plural(len(fields))}, but the header has {len(names)} column{plural(len(names))}"
+            )
         if any("\udc80" <= character <= "\udcff" for field in fields if not field.isascii() for character in field):
             raise RowFault(f"a byte is not {encoding}")
         return columns_content(dict(zip(names, fields, strict=True)), template)

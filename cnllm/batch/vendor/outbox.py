@@ -30,6 +30,7 @@ from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, Vend
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.types.words import plural
 
 __all__ = [
     "Outbox",
@@ -298,7 +299,7 @@ async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[
         wait = min(part.created + delay - start, delay)  # the clock may have been set back
         if wait <= 0 or is_last:
             break
-        await exchange.sleep(wait, f"looking for the job of {part.size:,} rows")
+        await exchange.sleep(wait, f"looking for the job of {part.size:,} row{plural(part.size)}")
     return None
 
 
@@ -328,7 +329,8 @@ async def _is_of_part(exchange: VendorConnection, part: JobPart, job: VendorJob)
     while job.state == "pending":
         tries += 1
         await exchange.sleep(
-            min(60.0, 0.5 * 1.5**tries), f"waiting for job {job.id}, which may be that of {part.size:,} rows"
+            min(60.0, 0.5 * 1.5**tries),
+            f"waiting for job {job.id}, which may be that of {part.size:,} row{plural(part.size)}",
         )
         job = await exchange.poll(job.id) or job
     if job.state == "failed":

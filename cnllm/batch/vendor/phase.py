@@ -37,6 +37,7 @@ from cnllm.client.credentials import key_for
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.simulator.transport import AsyncSimTransport
+from cnllm.types.words import plural
 
 __all__ = ["VendorPhase"]
 
@@ -198,7 +199,9 @@ class VendorPhase:
             if isinstance(error, TransportError) or error.retryable:
                 self._failure = failure_reason(error)
                 return None
-            error.hint = f"job {part.job} holds {part.size:,} rows; is it the key of the same account?"
+            error.hint = (
+                f"job {part.job} holds {part.size:,} row{plural(part.size)}; is it the key of the same account?"
+            )
             raise
         if job is None:
             hint = "check batch.job in the registry; the job goes on at the vendor"
@@ -216,7 +219,7 @@ class VendorPhase:
         with closing(await fetch_results(self._exchange, part, job)) as results:
             if job.state == "done" and not results.lines:
                 raise UnreadableAnswer(
-                    f"job {job.id} is {job.word}, and has no results for its {part.size:,} rows",
+                    f"job {job.id} is {job.word}, and has no results for its {part.size:,} row{plural(part.size)}",
                     hint="run the same command again later: it looks for them again",
                 )
             if await self._collector.collect(part, results, job.state) or job.state == "cancelled":

@@ -13,6 +13,7 @@ from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.errors import CnllmError
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
@@ -96,7 +97,7 @@ def _print_plan(most: int, price: tuple[float, float] | None) -> None:
     lines = ["Questions in their order, and the most requests of each (twice, if it finds something):", ""]
     lines.append(f"{_FIRST:>4}  {localize('the list of models, a first request, the same without the key')}")
     lines += [f"{question.requests:>4}  {localize_word(question.name)}" for question in QUESTIONS]
-    lines += ["", f"It ends after {most} requests (--max-requests)."]
+    lines += ["", f"It ends after {most} request{plural(most)} (--max-requests)."]
     if price is not None:
         cost = f"{estimate(most, price):.3g}"
         lines.append(f"About {cost} at this price, without the prompt that is too long.")
@@ -132,6 +133,7 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
         stdout.print_line(report.overlay.rstrip("\n"))
     proven = sum(f.answer != "unknown" for f in report.facts)
     stdio.print_line(
-        f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "
+        f"{report.requests} request{plural(report.requests)}; {proven} flag{plural(proven)} proven, "
+        f"{len(report.facts) - proven} unknown; "
         f"{sum(map(differs, report.facts))} differ from the protocol"
     )

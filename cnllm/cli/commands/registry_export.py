@@ -14,6 +14,7 @@ from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import provider_hint
 from cnllm.registry.read import builtin_path, read
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -125,4 +126,4 @@ def _write_folder(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)  # asked for: a file of the folder that the caller named
         count += 1
-    stdio.print_line(f"{folder} has {count} files")
+    stdio.print_line(f"{folder} has {count} file{plural(count)}")

@@ -17,10 +17,10 @@ from cnllm.cli.commands.key_limits import limits_of, report_limits
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.option_types import assume_price, flag, prices, repeated
 from cnllm.cli.output import errors, stdio, stdout
-from cnllm.cli.output.format import plural
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
 from cnllm.gateway.access import digest
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook

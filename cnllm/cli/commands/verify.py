@@ -18,6 +18,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.config import keys
 from cnllm.errors import CnllmError
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict
@@ -180,8 +181,9 @@ def _show(model: str, step: ProbeStep) -> None:
 # ── what is printed ──────────────────────────────────────────────────────────
 def _print(result: Verification) -> None:
     stdout.print_message(
-        f"{result.model}: {len(result.agreed)} claims agreed, {len(result.contradicted)} contradicted, "
-        f"{len(result.not_asked)} not asked; {result.report.requests} requests"
+        f"{result.model}: {len(result.agreed)} claim{plural(len(result.agreed))} agreed, "
+        f"{len(result.contradicted)} contradicted, "
+        f"{len(result.not_asked)} not asked; {result.report.requests} request{plural(result.report.requests)}"
     )
     for verdict in result.contradicted:
         stdout.print_message(f"  {_sentence(verdict)}")

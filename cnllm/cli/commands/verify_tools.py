@@ -14,6 +14,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.tool_trial import TASKS, Mode, ModeReport, TaskResult, TrialAllowance, TrialReport, try_tools
+from cnllm.types.words import plural
 
 __all__ = ["GOAL", "print_plan", "verify_tools"]
 
@@ -97,7 +98,11 @@ def _as_text(report: TrialReport) -> str:
     heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.tools] for mode in report.modes)]
     lines = [truncate_end(line, _WIDTH) for line in table(["", *map(localize, heads[1:])], rows).splitlines()]
     lines = [localize(heads[0]), *lines, *_problems(report.modes)]
-    lines.append(localize(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else "")))
+    lines.append(
+        localize(
+            f"{report.requests} request{plural(report.requests)}" + (f"; {report.stopped}" if report.stopped else "")
+        )
+    )
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from cnllm.batch.plot import PAGE_WIDTH, heading, page
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, CostRow
@@ -65,7 +66,10 @@ def _panel(top: float, bars: Sequence[tuple[str, Cost, bool]]) -> list[str]:
         total = sum((cost.amount for _, cost, _ in rest), Decimal(0)).normalize()
         mark = "" if all(is_exact for *_, is_exact in rest) else "≥ "
         y = top + len(first) * _ROW + 13
-        parts.append(f'<text class="tick" x="{_LEFT}" y="{y:.1f}">{len(rest)} more lines: {mark}{total:f}</text>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT}" y="{y:.1f}">{len(rest)} more line{plural(len(rest))}: '
+            f"{mark}{total:f}</text>"
+        )
     return parts
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import localize_word
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
@@ -21,7 +22,6 @@ __all__ = [
     "format_price",
     "plain_fact",
     "plain_flags",
-    "plural",
     "state_word",
     "strip_scheme",
     "to_plain",
@@ -71,11 +71,6 @@ def format_count(tokens: int | None) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number} {noun}{plural(number)}"
-
-
-def plural(number: int) -> str:
-    """Return the ending of a noun behind a number."""
-    return "" if number == 1 else "s"
 
 
 def format_amount(value: float | None) -> str:

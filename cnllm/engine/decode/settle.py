@@ -23,6 +23,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.documents import block_kind
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 from cnllm.types.note_codes import NoteCode
+from cnllm.types.words import plural
 
 __all__ = ["ReplyDecision", "build_reply", "price_note", "settle", "silence_note"]
 
@@ -131,7 +132,7 @@ def _check_limit(collector: Collector, word: str | None, limit: int, finish: Fin
     output = limited_output(collector.usage, collector.flags, thought=bool(collector.parts.thought))
     if output is None or output < limit or not limit or finish not in ("stop", "tool_calls"):
         return finish
-    subject = f"{output} tokens of at most {limit}, and {word or 'no finish reason'}"
+    subject = f"{output} token{plural(output)} of at most {limit}, and {word or 'no finish reason'}"
     if finish == "stop" and not wire(collector.model.protocol).reports_length:
         notes.append(Note("limit-reached", "finish", subject, "length: the reply ended at its limit"))
         return "length"

@@ -21,6 +21,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import Function, without_mark
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -62,7 +63,7 @@ def drop_unsupported(
     if options.tools and flags.tools.supported is False:
         if prompted_tools.is_prompted(flags, ledger.for_option("tools").policy):
             return prompted_tools.remove_tools(_check_choice(options, ledger), ledger)
-        subject = f"{len(options.tools)} tools"
+        subject = f"{len(options.tools)} tool{plural(len(options.tools))}"
         if ledger.for_option("tools").may_change("tools-unsupported", "tools.supported", subject, "left out"):
             return replace(options, tools=(), choice=None, tool_name=None), None
     return _check_choice(options, ledger), None
@@ -221,7 +222,7 @@ def _without_search(tools: tuple[Function, ...], ledger: Ledger) -> tuple[Functi
     deferred = [t for t in tools if t.extra is not None and _DEFERRED in t.extra]
     if not searches and not deferred:
         return tools
-    subject = f"{len(deferred)} tools with {_DEFERRED}" if deferred else searches[0].name
+    subject = f"{len(deferred)} tool{plural(len(deferred))} with {_DEFERRED}" if deferred else searches[0].name
     did = "offered in full: it is not known that the endpoint searches tools"
     if not ledger.may_change("tools-loaded", "tools.search", subject, did):
         return tools

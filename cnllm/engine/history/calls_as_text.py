@@ -15,6 +15,7 @@ from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Text, ToolCall, ToolResult
 from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -66,7 +67,7 @@ def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list
                 message = replace(message, parts=tuple(_parts_with_text_calls(message.parts, form)))
             out.append((index, message))
     if indexes:
-        subject = f"calls and results in {len(indexes)} messages, the first messages[{indexes[0]}]"
+        subject = f"calls and results in {len(indexes)} message{plural(len(indexes))}, the first messages[{indexes[0]}]"
         ledger.note(form.code, form.flag, subject, form.did)
     return out
 

@@ -24,6 +24,7 @@ from cnllm.types.client_data import EMPTY
 from cnllm.types.message import join_texts
 from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -175,7 +176,7 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
     if codec.reasoning_leads:
         turns = reasoning.drop_last_reasoning(turns, ledger)
     if messages and not turns:
-        subject = f"{len(messages)} messages without content"
+        subject = f"{len(messages)} message{plural(len(messages))} without content"
         ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
     if target.has_media:
@@ -212,7 +213,7 @@ def _gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"]
     rest = [t for t in turns if t[1].role not in SYSTEM_ROLES]
     index, head = systems[0]
     if place != "user":
-        subject = f"{len(systems)} system messages, the last at messages[{systems[-1][0]}]"
+        subject = f"{len(systems)} system message{plural(len(systems))}, the last at messages[{systems[-1][0]}]"
         did = "one, at the start"
         if place == "unknown":
             did = (

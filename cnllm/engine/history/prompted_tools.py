@@ -20,6 +20,7 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.tools import Function
+from cnllm.types.words import plural
 
 __all__ = [
     "FLAG",
@@ -69,7 +70,7 @@ def remove_tools(options: RequestOptions, ledger: Ledger) -> tuple[RequestOption
     if not functions or options.choice == "none":
         return without_tools, None
     did = "described in the prompt, and calls read from the text"
-    ledger.may_change("tools-prompted", FLAG, f"{len(functions)} tools", did)
+    ledger.may_change("tools-prompted", FLAG, f"{len(functions)} tool{plural(len(functions))}", did)
     must = {"named": options.tool_name, "required": ""}.get(options.choice or "")
     return without_tools, PromptedTools(functions, must, options.parallel_tool_calls is False)
 

@@ -53,6 +53,7 @@ from cnllm.types.delivered import Delivered, closing_events, text_events
 from cnllm.types.endings import is_paused
 from cnllm.types.policy import Recovery
 from cnllm.types.totals import sum_costs
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -193,7 +194,7 @@ class Loop:
         start = time.monotonic()
         self._notes = []
         if not self.steps and self._interrupted_count:
-            subject = f"{self._interrupted_count} calls without a result"
+            subject = f"{self._interrupted_count} call{plural(self._interrupted_count)} without a result"
             self._note("call-unanswered", "messages", subject, repair.INTERRUPTED)
         if self._rules.first_choice and len(self.steps) == 1:
             self._note("tool-choice", "tool_choice", self._rules.first_choice, "auto: the first step has called")

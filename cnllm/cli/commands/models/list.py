@@ -20,6 +20,7 @@ from cnllm.cli.option_types import flag, repeated
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 from cnllm.cli.output.table import line_width, table
+from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Listing
@@ -131,7 +132,7 @@ def list_(
         elif (close := _similar(text, [*listing.models, *itertools.chain(*listing.short.values())])) is not None:
             stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
-        stdio.print_line(f"{len(current)} models{left_out}")
+        stdio.print_line(f"{len(current)} model{plural(len(current))}{left_out}")
 
 
 def _family_model(text: str) -> str | None:
