@@ -261,6 +261,17 @@ def test_a_transport_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
         cnllm.gateway.app(keys=[KEY])
 
 
+def test_a_keys_file_that_breaks_while_the_gateway_runs_is_no_fault_of_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    with running(Gateway(keys=[KEY])) as url:
+        (tmp_path / "keys.json").write_text("{")
+        response = httpx.post(f"{url}{RESPONSES}", headers={"authorization": f"Bearer {KEY}"}, json=BODY)
+    assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
+
+
 # ── the store fails while the gateway runs ───────────────────────────────────
 def test_a_store_that_is_away_is_not_an_answer_about_a_response(tmp_path: Path) -> None:
     if (path := shutil.which("redis-server")) is None:
