@@ -107,7 +107,7 @@ def test_a_search_is_not_run_where_the_budget_has_no_room(tmp_path: Path) -> Non
         got = asyncio.run(run(home(tmp_path, peer, FLAGS), [True, False]))
         assert len(peer.received) == 2
     assert asked == [True, False]
-    assert got.text == "I look. Again. "
+    assert (got.text, got.finish) == ("I look. Again. ", "stop")
     assert [note.did for note in got.notes if note.code == "web-search"] == [
         "not run: the budget has no room for another request"
     ]
@@ -160,7 +160,7 @@ def test_a_model_that_only_searches_is_stopped(client: Driver, tmp_path: Path, v
     with Peer(answers(verb, "Again.", "$find")) as peer:
         _, got = ask(client, verb, home(tmp_path, peer, FLAGS), tools=[cnllm.web_search()])
         assert len(peer.received) == 11
-    assert (got.tool_calls, got.text) == ([], "Again." * 11)
+    assert (got.tool_calls, got.text, got.finish) == ([], "Again." * 11, "stop")
     assert got.notes[-1].code == "web-search"
 
 

@@ -155,6 +155,24 @@ def test_names_are_unique_short_and_restored() -> None:
     assert [part.name for part in again.messages[-1].parts if type(part) is ToolCall] == flat
 
 
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"type": "function", "name": "read", "namespace": "b"}, "b__read"),
+        ({"type": "function", "name": "read", "namespace": "a"}, "a__read"),
+        ({"type": "function", "name": "read", "namespace": "c"}, "a__read"),
+        ({"type": "namespace", "name": "b"}, "b__read"),
+    ],
+)
+def test_a_choice_names_the_tool_of_its_namespace(choice: dict[str, Any], named: str) -> None:
+    tools = [{"type": "namespace", "name": name, "tools": [function("read")]} for name in ("a", "b")]
+    options = engine.decode_request(RESPONSES, request(tools=tools, tool_choice=choice)).options
+    assert options["tool_choice"]["function"]["name"] == named
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [choice]}
+    options = engine.decode_request(RESPONSES, request(tools=tools, tool_choice=allowed)).options
+    assert [tool["function"]["name"] for tool in options["tools"]] == [named]
+
+
 def test_a_call_of_the_local_shell_keeps_its_folder_and_its_time() -> None:
     body = request(tools=[{"type": "local_shell"}])
     for more in (

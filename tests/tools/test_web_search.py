@@ -220,6 +220,14 @@ def test_what_clients_send_becomes_the_endpoints_own(registry: Registry, protoco
         assert ("tool-foreign", "tools[1]: urlContext") in notes(made)
 
 
+def test_a_search_in_the_form_of_responses_is_one_on_the_wire_of_chat(registry: Registry) -> None:
+    body = {"messages": [USER], "tools": [{"type": "web_search", "search_context_size": "low"}]}
+    request = engine.decode_request(CHAT, body)
+    made = engine.build_request(registry.resolve("tool/m"), request.messages, **request.options)
+    assert made.body["tools"] == [{"type": "find", "find": {"enable": True}}]
+    assert notes(made) == [("web-search", "search_context_size")]
+
+
 def test_what_the_endpoint_takes_itself_goes_as_it_is(registry: Registry) -> None:
     made = client_plan(registry.resolve("messages/m"), MESSAGES, **FORCED[MESSAGES])
     assert made.body["tools"] == BODIES[MESSAGES]["tools"]

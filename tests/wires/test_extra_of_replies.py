@@ -324,6 +324,15 @@ def test_the_probabilities_of_a_refusal_are_those_of_its_tokens() -> None:
     assert reply.extra == {"refusal": True, "logprobs": TOKENS}
     told = engine.encode_reply("openai-chat", reply)["choices"][0]["logprobs"]
     assert told == {"content": None, "refusal": TOKENS}
+    assert [note.said for note in engine.reply_notes("openai-responses", reply)] == ["'logprobs' in the answer"]
+
+
+def test_each_text_of_a_response_keeps_the_probabilities_of_its_own_tokens() -> None:
+    texts = [output([item])[0]["content"][0] for item in TOKENS]
+    body = {**WHOLE["openai-responses"], "output": [{**MESSAGE, "content": texts}]}
+    reply = engine.parse_response(endpoint("openai-responses"), 200, {}, json.dumps(body).encode())
+    told = engine.encode_reply("openai-responses", reply)["output"]
+    assert [part["logprobs"] for item in told for part in item["content"]] == [[item] for item in TOKENS]
 
 
 def test_a_client_of_gemini_reads_why_its_prompt_was_blocked() -> None:

@@ -198,12 +198,14 @@ def test_blocks_nobody_knows_are_kept_in_their_place() -> None:
             (search, [given_input('{"query":'), given_input(' "x"}')]),
             (found, []),
             ({"type": "compaction", "content": ""}, [{"type": "compaction_delta", "content": "All so "}]),
+            ({"type": "odd", "a": [1], "n": 1}, [{"type": "x", "a": [2], "b": [3], "n": 2}, {"type": "x", "b": [4]}]),
             (TEXT, [said("Here.")]),
         )
     )
     kept = [p.data for p in reply.message.parts if isinstance(p, Opaque)]
-    assert kept == [{**search, "input": {"query": "x"}}, found, {"type": "compaction", "content": "All so "}]
-    assert [type(p).__name__ for p in reply.message.parts] == ["Text", "Opaque", "Opaque", "Opaque", "Text"]
+    assert kept[:3] == [{**search, "input": {"query": "x"}}, found, {"type": "compaction", "content": "All so "}]
+    assert kept[3:] == [{"type": "odd", "a": [1, 2], "n": 2, "b": [3, 4]}]
+    assert [type(p).__name__ for p in reply.message.parts] == ["Text", *["Opaque"] * 4, "Text"]
 
 
 @each(
