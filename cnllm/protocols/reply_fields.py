@@ -42,7 +42,7 @@ def reply_id(id: str | None, prefix: str, *, is_own: bool = False) -> str:
         return f"{prefix}{uuid4().hex}"
     if is_own or id.startswith(prefix):
         return id
-    rest = re.sub(r"[^A-Za-z0-9_-]", "_", _FOREIGN_PREFIX.sub("", id, count=1))
+    rest = re.sub(r"[^A-Za-z0-9_-]", "_", _FOREIGN_PREFIX.sub("", id))
     return f"{prefix}{rest or uuid4().hex}"
 
 

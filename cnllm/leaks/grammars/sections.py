@@ -92,7 +92,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if _invoke_start(text, opening[1]) is not None:
             name, start = _NO_NAME, opening[1]
         elif (separator_match := separator.find(text, opening[1])) is not None and separator_match[0] < stop:
-            head = _ID.sub("", text[opening[1] : separator_match[0]], count=1)
+            head = _ID.sub("", text[opening[1] : separator_match[0]])
             name, start = _FORMAT_TAIL.sub("", head).strip(), separator_match[1]
         else:
             position = opening[0]
