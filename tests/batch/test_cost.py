@@ -379,7 +379,11 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
         values = [*prompts(40), {"id": "bad"}]
         model_file = registry(server, tmp_path, PRICE)
         again = estimate_session(make_settings(values, "home/m", out=tmp_path / "out.jsonl", registry=model_file))
+        by_tokens = estimate_session(
+            make_settings(prompts(40), "home/m", out=tmp_path / "out.jsonl", registry=model_file, rpm=6_000, tpm=1_000)
+        )
     assert (again.rows, again.faults, again.cost) == (41, 1, estimate.cost), "a row with a fault costs nothing"
+    assert by_tokens.seconds == pytest.approx(40 * (5 + 512) / 1_000 * 60, rel=0.05)
 
 
 def test_an_estimate_is_that_of_the_dearest_hours(tmp_path: Path) -> None:

@@ -400,14 +400,19 @@ def test_a_tally_does_not_grow() -> None:
     assert (tally.cached, tally.known_cache) == (400_000, 1_000_000)
 
 
-@pytest.mark.parametrize("intervals", [[], [Interval()], [Interval(answers=3, latency=1.0, refused=2), Interval()]])
-def test_a_plot_is_valid(intervals: list[Interval]) -> None:
+@pytest.mark.parametrize(
+    ("intervals", "points"),
+    [([], 0), ([Interval()], 2), ([Interval(answers=3, latency=1.0, refused=2), Interval()], 2)],
+)
+def test_a_plot_is_valid(intervals: list[Interval], points: int) -> None:
     root = ElementTree.fromstring(draw_plot(intervals, 0.5))
     ticks = [node.text for node in root.iter() if node.attrib.get("class") == "tick"]
     assert ticks.count("0") == 2, "both axes begin at zero"
     assert "0 s" in ticks
     assert draw_plot([Interval(answers=1, latency=1.0)] * 3, 20.0).count(">60 s<") == 2, "both axes of time end there"
-    assert len([node for node in root.iter() if node.tag.endswith("polyline")]) == 2
+    drawn_lines = [node for node in root.iter() if node.tag.endswith("polyline")]
+    assert len(drawn_lines) == 2
+    assert len(drawn_lines[0].attrib["points"].split()) == points
     drawn = [node for node in root.iter() if node.tag.rpartition("}")[2] in {"rect", "line", "polyline"}]
     light, dark = draw_plot(intervals, 0.5).split("</style>")[0].split("prefers-color-scheme: dark")
     for kind in {word for node in drawn for word in node.attrib["class"].split()} - {"line"}:

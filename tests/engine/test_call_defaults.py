@@ -113,6 +113,12 @@ def test_tables_merge_and_nothing_is_shared_with_the_registry(home: Home) -> Non
     assert build(model).body["d"] == [1]
 
 
+def test_headers_of_the_call_stand_beside_those_of_the_registry(home: Home) -> None:
+    model = home(more=call("extra_headers = { x-a = '1', x-b = '2' }"))
+    sent = build(model, extra_headers={"x-b": "3"}).headers
+    assert (sent["x-a"], sent["x-b"]) == ("1", "3")
+
+
 def test_what_the_call_puts_into_the_body_itself_is_its_own_word(home: Home) -> None:
     model = home('params.max_tokens = "max_completion_tokens"', more=call("max_tokens = 9, temperature = 0.3"))
     assert body(model, extra_body={"max_tokens": 5}) == {"temperature": 0.3, "max_tokens": 5}
