@@ -262,6 +262,7 @@ def test_no_answer_ends_a_batch(machine: Machine, tmp_path: Path) -> None:
             assert len(server.log) == len(ODD) + 1
         again = machine.run("batch", source, *command, "-o", f"{out}2", "--cache", "--no-plot", "--json").json()
         assert (again["done"], again["failed"], again["from_cache"]) == (3, 2, 3)
+        assert (machine.data / "batch-cache.sqlite").exists()
         found = {line["id"]: line for line in lines(tmp_path)}
         assert found["half"]["reply"]["parsed"] == {"a": "\ud800"}
         assert found["deep"]["reply"]["parsed"] == json.loads(ODD["deep"])
@@ -398,6 +399,10 @@ def test_a_tally_does_not_grow() -> None:
     assert p90 == pytest.approx(1.0, rel=0.03)
     assert p99 == pytest.approx(1.09, rel=0.03)
     assert (tally.cached, tally.known_cache) == (400_000, 1_000_000)
+    late = Tally(0.0)
+    for now in (0.0, 1.0, 1_000.0):
+        late.answer(now, 0.1, answer)
+    assert [interval.answers for interval in late.intervals if interval.answers] == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from cnllm.errors import CnllmError
 from cnllm.system import files
 
 from .stub import Answer, Stub, error, reply, stub
-from .support import PRICE, lines, prompts, registry, rows, run, texts
+from .support import KEY, PRICE, lines, prompts, registry, rows, run, texts
 
 
 def test_a_second_run_asks_only_what_is_new(tmp_path: Path) -> None:
@@ -143,6 +143,29 @@ def test_a_name_means_what_it_meant_at_first(tmp_path: Path) -> None:
         report = run(server, tmp_path, source, flags='[models."home/n"]\n[aliases]\nmine = "home/n"', model="mine")
         assert (report.done, report.asked) == (5, 2)
         assert {body["model"] for body in server.bodies} == {"m"}
+
+
+def test_a_key_of_another_site_asks_no_row_of_the_first_one(tmp_path: Path) -> None:
+    machine, sites = Machine(tmp_path), {"one": "region = 'global'", "two": "region = 'cn'"}
+    command = ("batch", str(rows(tmp_path, prompts(1))), "-m", "n", "-o", str(tmp_path / "out.jsonl"), "--json")
+    machine.config.mkdir(parents=True)
+    with stub() as server:
+        (machine.config / "providers.toml").write_text(
+            "".join(
+                f"[providers.{name}]\ntitle = '{name}'\nprotocol = 'openai-chat'\nbase_url = '{server.url}'\n"
+                f"keys = ['{name.upper()}_TEST_KEY']\nsite = {{ vendor = 'ab', {region} }}\n[models.'{name}/n']\n"
+                for name, region in sites.items()
+            )
+        )
+        machine.env["ONE_TEST_KEY"] = KEY
+        assert machine.run(*command).json()["done"] == 1
+        rows(tmp_path, prompts(2))
+        machine.env["TWO_TEST_KEY"] = machine.env.pop("ONE_TEST_KEY")
+        refused = machine.run(*command)
+        assert (refused.status, refused.out) == (2, "")
+        assert "asked at one/n, and the key that is set is one of two, another site" in refused.err
+        machine.env["ONE_TEST_KEY"] = KEY
+        assert machine.run(*command).json()["asked"] == 1
 
 
 def test_a_torn_last_line_is_redone(tmp_path: Path) -> None:
@@ -397,7 +420,7 @@ def test_one_process_writes_an_output(tmp_path: Path) -> None:
         process = machine.start(*arguments)
         while not server.log:
             assert process.poll() is None
-        machine.run(*arguments).fails(2, "another process is writing", "out.jsonl")
+        machine.run(*arguments).fails(2, f"another process is writing {tmp_path / 'out.jsonl'}\n")
         server.hold.set()
         process.communicate(timeout=30)
         assert process.returncode == 0
