@@ -116,6 +116,28 @@ def test_a_fence_that_comes_in_one_read_with_the_block_in_it_is_known() -> None:
         assert (reply.text, reply.tool_calls) == ("".join(pieces), [])
 
 
+@each(
+    "text, is_call",
+    lambda: [
+        (f"Say `{RM} there", False),
+        (f"Say {RM}` there", True),
+        *(
+            (
+                f"{'word ' * before}He says {mark[0]}so it is:\n\n{'x ' * far}\n\n{RM}\n\nand so on{mark[1]} there.",
+                far > 1_000,
+            )
+            for before in (0, 600)
+            for far in (0, 700, 1_200)
+            for mark in ("“”", "「」", '""')
+        ),
+    ],
+)
+def test_a_mark_quotes_what_is_near_it_wherever_it_stands(text: str, is_call: bool) -> None:
+    for chunks in (wire([text]), wire(text[at : at + 50] for at in range(0, len(text), 50))):
+        reply = answers(QWEN, chunks, TOOLS)[1]
+        assert (len(reply.tool_calls), RM in reply.text) == (is_call, not is_call)
+
+
 @each("tools", [TOOLS, None], ids=["tools", "no tools"])
 @each(
     "text",
