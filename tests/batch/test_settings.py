@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,15 @@ def test_a_wrong_argument_is_named(tmp_path: Path, name: str) -> None:
         with pytest.raises((TypeError, ValueError), match=rf"^{name.removesuffix('s')}"):
             cnllm.batch.run(["Hi"], "glm-4.7", out=out, simulate=True, **{name: value})
         assert not out.exists(), value
+
+
+def test_in_an_event_loop_the_other_function_is_named(tmp_path: Path) -> None:
+    async def program() -> None:
+        cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True)
+
+    with pytest.raises(cnllm.CnllmError, match="an event loop runs") as caught:
+        asyncio.run(program())
+    assert "run_async" in str(caught.value.hint)
 
 
 def test_a_comparison_refuses_a_price_with_which_no_cap_holds() -> None:

@@ -7,6 +7,7 @@ import signal
 from decimal import Decimal
 from pathlib import Path
 
+import httpx
 import pytest
 from cli.support import KEY, Machine
 
@@ -234,6 +235,7 @@ def test_from_a_program(tmp_path: Path) -> None:
             api_keys=(KEY,),
             vendor_batch=True,
             on_progress=moments.append,
+            transport=httpx.AsyncHTTPTransport(),
         )
         assert (report.done, report.by_vendor, report.waiting) == (ROWS, ROWS, 0)
         assert any(moment.vendor is not None and moment.vendor.rows == ROWS for moment in moments)
