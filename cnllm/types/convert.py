@@ -285,7 +285,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
         id, error = _text_value(data, "tool_call_id"), _as_bool(data.get("error"))
         inner = _content_parts(content)
         result = result_of(id, inner, data.get("name"), error=error)
-        return [_with_mark(result, inner)]
+        return [_with_keys(result, inner)]
     parts: list[Part] = []
     if reasoning := _plain_string(data.get("reasoning")) or _plain_string(data.get("reasoning_content")):
         parts.append(Reasoning(reasoning))
@@ -307,12 +307,17 @@ def _plain_string(value: Any) -> str:
     return value if type(value) is str else str.__str__(value) if isinstance(value, str) else ""
 
 
-def _with_mark(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
-    """Return a result with the last cache mark of its texts, for the wire whose results have such a mark."""
-    marks = [part.extra[CACHE_MARK] for part in parts if type(part) is Text and part.extra and CACHE_MARK in part.extra]
-    if not marks:
+def _with_keys(result: ToolResult, parts: Iterable[Part]) -> ToolResult:
+    """Return a result with the further keys of its texts, the last of each, sealed for the wire that has such a place.
+
+    On Messages a result itself has the cache mark; on chat completions its texts have the others.
+    """
+    keys = {key: value for part in parts if type(part) is Text and part.extra for key, value in part.extra.items()}
+    if not keys:
         return result
-    return msgspec.structs.replace(result, seal=Seal("anthropic-messages", "", "", {CACHE_MARK: marks[-1]}))
+    protocol = "anthropic-messages" if CACHE_MARK in keys else "openai-chat"
+    data = {CACHE_MARK: keys[CACHE_MARK]} if CACHE_MARK in keys else keys
+    return msgspec.structs.replace(result, seal=Seal(protocol, "", "", data))
 
 
 def _content_parts(content: Any) -> list[Part]:

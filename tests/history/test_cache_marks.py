@@ -203,3 +203,23 @@ def test_a_growing_conversation_of_chat_completions_keeps_the_newest_marks(name:
         made = engine.build_request(model, messages[:-1], memory=memory)
         assert kept(made.body) == ["text 0", *[f"text {2 * n}" for n in range(max(1, turn - 2), turn + 1)]]
         assert len([note for note in made.notes if note.code == "cache-mark"]) == (turn > 3)
+
+
+@each("key", ["prompt_cache_breakpoint", "new_key"])
+def test_a_key_of_a_text_in_a_result_stays_on_its_wire_or_has_a_note(key: str, tmp_path: Path) -> None:
+    text = {"type": "text", "text": "a pixel", key: {"mode": "explicit"}}
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": [{"type": "text", "text": "I see"}, text]},
+    ]
+    request = engine.decode_request("openai-chat", {"model": "x", "messages": turns})
+    joined = "I see\n\na pixel"
+    for more, content in (("", [{**text, "text": joined}]), ('content = "string"', joined)):
+        file = tmp_path / "providers.toml"
+        file.write_text(f"{OWN}[models.'unknown/n'.messages]\n{more}", encoding="utf-8")
+        model = Registry.load(file).resolve("unknown/n")
+        made = engine.build_request(model, request.messages, **request.options)
+        assert made.body["messages"][-1]["content"] == content
+        assert any(note.said == f"messages[].content[].{key}" for note in made.notes) is bool(more)

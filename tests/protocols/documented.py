@@ -71,6 +71,8 @@ FIELDS: dict[str, list[tuple[Path, Any]]] = {
         (("messages", 3, "content", 0, "cache_control"), CACHE),
         (("messages", 4, "content", 0, "cache_control"), CACHE),
         (("messages", 1, "content", 0, "prompt_cache_breakpoint"), {"type": MARK}),
+        (("messages", 3, "content", 0, "prompt_cache_breakpoint"), {"type": MARK}),
+        (("messages", 3, "content", 0, "new_key"), MARK),
         (("messages", 1, "content", 1, "image_url", "detail"), "low"),
         (("messages", 1, "content", 2, "file", "filename"), MARK),
         (("messages", 1, "content", 3), {"type": "input_audio", "input_audio": {"data": PDF, "format": "wav"}}),

@@ -120,6 +120,8 @@ def _note_flattened(turns: Sequence[Turn], ledger: Ledger) -> None:
             for part in message.parts:
                 if type(part) is Text and part.extra:
                     _note_part(part, message.role, (), ledger)
+                if type(part) is ToolResult and (keys := seal_data(part.seal, "openai-chat")):
+                    _note_part(Text("", None, keys), message.role, (), ledger)
 
 
 def _note_part(part: Text | Media, role: str, written: Collection[str], ledger: Ledger) -> None:

@@ -22,6 +22,7 @@ from cnllm.types.tools import Function, json_arguments
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
 
+_PROTOCOL = "openai-chat"
 _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
 
 
@@ -222,10 +223,13 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
         wire["tool_call_id"] = result.id
     if flags.tools.result_name and result.name:
         wire["name"] = result.name
-    if result.media or result.blocks:
-        wire["content"] = [_part(part, "tool", rules) for part in result_parts(with_error(result))]
-    else:
-        wire["content"] = text_with_error(result)
+    keys = {} if rules.content == "string" else seal_data(result.seal, _PROTOCOL)
+    content: list[dict[str, Any]] = []
+    if result.media or result.blocks or keys:
+        content = [_part(part, "tool", rules) for part in result_parts(with_error(result))]
+        if texts := [part for part in content if part.get("type") == "text"]:
+            texts[-1].update(keys)
+    wire["content"] = content or text_with_error(result)
     return wire
 
 
