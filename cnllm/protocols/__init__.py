@@ -112,10 +112,12 @@ class ServerStream(ABC):
 
     `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning. `body` is the
     whole reply, on protocols whose last event repeats it. With `needs_arguments` a call whose arguments cannot be read
-    has no end, and a reply whose client would miss it has none.
+    has no end, and a reply whose client would miss it has none. With `begins_late` the first frames say what is known
+    of the reply when they are sent; those of other protocols are numbered.
     """
 
     needs_arguments = False
+    begins_late = False
 
     def __init__(self) -> None:
         self.usage = Usage()

@@ -343,11 +343,11 @@ class StreamWriter:
         self._blocks: list[str] = []  # the kinds of those that the protocol has no place for
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
-        self._head = _encode_frames(self._encoder.begin())
+        self._head = None if self._encoder.begins_late else _encode_frames(self._encoder.begin())
 
     def begin(self) -> bytes:
         """Return the bytes before the first event."""
-        return self._head
+        return _encode_frames(self._encoder.begin()) if self._head is None else self._head
 
     @property
     def body(self) -> dict[str, Any] | None:

@@ -115,6 +115,38 @@ def test_a_client_of_gemini_can_go_on_with_an_answer_that_was_stopped(stream: bo
             assert (seen.raw_finish, seen.extra["continuationToken"]) == ("CONTINUATION", "dG9rZW4=")
 
 
+def frames_of(response: httpx.Response) -> list[Json]:
+    """The events of a stream."""
+    lines = response.text.splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def test_what_the_first_event_of_an_endpoint_says_stands_in_the_first_for_the_client(tmp_path: Path) -> None:
+    """SDKs read these there, and nowhere else."""
+    counts = {"input_tokens": 5, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 4, "output_tokens": 2}
+    written = {"ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 2}
+    usage = {**counts, "cache_creation": written, "service_tier": "standard"}
+    about: Json = {"diagnostics": {"cache_miss_reason": None}}
+    reply = message(TEXT, usage=usage, **about)
+    start = frames_of(ask(MESSAGES, MESSAGES, reply, tmp_path, stream=True))[0]["message"]
+    assert start["usage"] == {**usage, "output_tokens": 0}
+    assert start["diagnostics"] == about["diagnostics"]
+
+    choice = {"index": 0, "message": {"content": "It rains."}, "finish_reason": "stop"}
+    chat = {"id": "1", "model": "m", "choices": [choice], "service_tier": "flex", "system_fingerprint": "fp_1"}
+    start = frames_of(ask(CHAT, CHAT, chat, tmp_path, stream=True))[0]
+    assert (start["choices"][0]["delta"]["role"], start["service_tier"]) == ("assistant", "flex")
+    assert start["system_fingerprint"] == "fp_1"
+
+
+def test_changes_of_the_input_stand_where_sdks_read_them(tmp_path: Path) -> None:
+    changes = [{"type": "thinking_dropped", "message_index": 1, "content_index": 0}]
+    reply = message(TEXT, input_transformations=changes)
+    end = frames_of(ask(MESSAGES, MESSAGES, reply, tmp_path, stream=True))[-2]
+    assert (end["type"], end["input_transformations"]) == ("message_delta", changes)
+    assert "input_transformations" not in end["delta"]
+
+
 REFUSALS: dict[str, Json] = {
     CHAT: {"choices": [{"index": 0, "message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}]},
     RESPONSES: {

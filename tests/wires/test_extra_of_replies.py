@@ -236,6 +236,10 @@ def holder(protocol: str, body: Json, place: str) -> Json:
     return body
 
 
+BESIDE = {"context_management", "input_transformations"}
+"""Keys of Messages that stand beside the delta of a message: `BetaRawMessageDeltaEvent` of Anthropic's SDK."""
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_field_that_the_table_keeps_reaches_the_caller_and_the_client_of_its_wire(
@@ -249,7 +253,8 @@ def test_each_field_that_the_table_keeps_reaches_the_caller_and_the_client_of_it
             whole, chunks = copy.deepcopy(WHOLE[protocol]), copy.deepcopy(STREAMS[protocol])
             at, key = LAST.get(protocol, (-1, ""))
             last = chunks[at][key] if key and not place.startswith("usage") else chunks[at].get("response", chunks[at])
-            if name == "context_management":
+            is_beside = protocol == "anthropic-messages" and name in BESIDE
+            if is_beside:
                 last = chunks[at]
             holder(protocol, last if stream else whole, place)[name] = value
             monkeypatch.setitem(WHOLE, protocol, whole)
@@ -257,21 +262,22 @@ def test_each_field_that_the_table_keeps_reaches_the_caller_and_the_client_of_it
             events, reply = read(protocol, stream)
             assert msgspec.json.encode({name: value})[1:-1] in msgspec.json.encode([reply.extra, reply.message])
             body = client_body(protocol, events, reply)
-            if name == "context_management" and stream:
+            if is_beside and stream:
                 continue  # it stands beside the delta, as the next test shows
             assert holder(protocol, body, place)[name] == value, (place, name)
             monkeypatch.undo()
 
 
-def test_what_stands_beside_the_delta_of_a_message_stays_there() -> None:
+@pytest.mark.parametrize("name", sorted(BESIDE))
+def test_what_stands_beside_the_delta_of_a_message_stays_there(name: str) -> None:
     chunks = copy.deepcopy(STREAMS["anthropic-messages"])
-    chunks[-2]["context_management"] = {"applied_edits": [{"type": "clear"}]}
+    chunks[-2][name] = {"applied_edits": [{"type": "clear"}]}
     parser = engine.StreamParser(endpoint("anthropic-messages"))
     events = parser.feed(b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))
     writer = engine.StreamWriter("anthropic-messages", id="x", model="m")
     data = b"".join(map(writer.feed, [*events, *parser.end()]))
     (delta,) = [line for line in data.splitlines() if line.startswith(b'data: {"type":"message_delta"')]
-    assert json.loads(delta[6:])["context_management"] == {"applied_edits": [{"type": "clear"}]}
+    assert json.loads(delta[6:])[name] == {"applied_edits": [{"type": "clear"}]}
 
 
 @pytest.mark.parametrize(

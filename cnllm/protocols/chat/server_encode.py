@@ -181,6 +181,8 @@ _DETAILS_OF_USAGE = {
 class StreamEncoder(ServerStream):
     """The encoder of one reply's chunks."""
 
+    begins_late = True
+
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         head = {"id": stream_id(id, PREFIX), "object": "chat.completion.chunk"}

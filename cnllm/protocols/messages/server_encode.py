@@ -149,6 +149,8 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 _ABOUT = ("stop_details", "container", "diagnostics", "context_management", "input_transformations")
+_AT_START = ("diagnostics", "input_transformations")
+"""Those that a stream has in its first event."""
 REPLY_KEYS = frozenset([*_ABOUT, "stop_sequence", "stop_reason", "refusal"])
 """The keys of `Reply.extra` that a reply can hold."""
 
@@ -178,6 +180,7 @@ class StreamEncoder(ServerStream):
     """
 
     needs_arguments = True
+    begins_late = True
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -199,7 +202,8 @@ class StreamEncoder(ServerStream):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(Usage(input=self.input_tokens), {}),
+            **select_keys(self.extra, _AT_START),
+            "usage": _usage(Usage(input=self.input_tokens) if self.usage.input is None else self.usage, self.extra),
         }
         return [("message_start", {"type": "message_start", "message": message})]
 
@@ -300,7 +304,7 @@ class StreamEncoder(ServerStream):
         """Return the frames that end the stream."""
         stop = self.extra.get("stop_sequence")
         about = select_keys(self.extra, _ABOUT)
-        outside = {key: about.pop(key) for key in ("context_management",) if key in about}
+        outside = {key: about.pop(key) for key in ("context_management", "input_transformations") if key in about}
         delta = {"stop_reason": _reason(event.finish, event.raw, self.extra), "stop_sequence": stop, **about}
         usage = _usage(self.usage, self.extra)
         if self.usage.input is None:
