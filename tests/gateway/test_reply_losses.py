@@ -147,6 +147,45 @@ def test_changes_of_the_input_stand_where_sdks_read_them(tmp_path: Path) -> None
     assert "input_transformations" not in end["delta"]
 
 
+PIECES = ["By the page, ", "it rains", ". Take a coat."]
+SOURCE = {"type": "web_search_result_location", "url": "https://a.example/1", "title": "t", "cited_text": "rain"}
+SPLIT: dict[str, Json] = {
+    MESSAGES: message(
+        {"type": "text", "text": PIECES[0]},
+        {"type": "text", "text": PIECES[1], "citations": [{**SOURCE, "encrypted_index": "e"}]},
+        {"type": "text", "text": PIECES[2]},
+    ),
+    GEMINI: {
+        "candidates": [
+            {
+                "index": 0,
+                "content": {
+                    "role": "model",
+                    "parts": [{"text": PIECES[0]}, {"text": PIECES[1], "thoughtSignature": "s"}, {"text": PIECES[2]}],
+                },
+                "finishReason": "STOP",
+            }
+        ]
+    },
+}
+"""An answer in several pieces, as these wires have it where a piece of it has a source or a signature."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("target", SPLIT)
+def test_an_answer_in_pieces_is_one_message_of_a_response(target: str, stream: bool, tmp_path: Path) -> None:
+    """Agents of OpenAI's SDK take the last message for the answer."""
+    response = ask(RESPONSES, target, SPLIT[target], tmp_path, stream=stream)
+    body = frames_of(response)[-1]["response"] if stream else response.json()
+    (item,) = body["output"]
+    assert "".join(part["text"] for part in item["content"]) == "".join(PIECES)
+    notes = [(note["start_index"], note["end_index"]) for part in item["content"] for note in part["annotations"]]
+    assert notes == ([(0, 8)] if target == MESSAGES else [])
+    if stream:
+        done = [frame["item"] for frame in frames_of(response) if frame["type"] == "response.output_item.done"]
+        assert done == [item]
+
+
 REFUSALS: dict[str, Json] = {
     CHAT: {"choices": [{"index": 0, "message": {"content": None, "refusal": "I cannot."}, "finish_reason": "stop"}]},
     RESPONSES: {

@@ -65,10 +65,11 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     citations = [citation for citation in reply.citations if not seal_data(citation.seal, PROTOCOL)]
     for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         continues = bool(output) and output[-1].get("type") == "message"
-        if type(part) is Text and not (part.text or own or seal_data(part.seal, PROTOCOL)):
+        keys = seal_data(part.seal, PROTOCOL)
+        if type(part) is Text and not (part.text or own or keys):
             continue  # it holds a seal of another protocol alone
-        if continues and type(part) is Text and seal_data(part.seal, PROTOCOL).get("at"):
-            output[-1]["content"].append(content_part(part))
+        if continues and type(part) is Text and (not keys or keys.get("at")):
+            output[-1]["content"].append(content_part(part, refuses=is_refusal(reply.extra)))
         elif (item := part_item(part, f"{key}_{len(output)}", tools, refuses=is_refusal(reply.extra))) is not None:
             output.append(item)
         if type(part) is Text and part.text:
@@ -254,7 +255,8 @@ class StreamEncoder(ServerStream):
     def _goes_on(self, text: Text) -> bool:
         """Whether a piece of text behind a part belongs to the same message. A refusal is one of its own."""
         is_same = self._message is not None and self._message.refuses == is_refusal(self.extra)
-        return is_same and bool(seal_data(text.seal, PROTOCOL).get("more"))
+        own = seal_data(text.seal, PROTOCOL)
+        return is_same and (not own or bool(own.get("more")))
 
     # ── parts ─────────────────────────────────────────────────────────────────
 
