@@ -438,7 +438,7 @@ def test_a_tier_is_a_model_that_the_key_may_use(tmp_path: Path, monkeypatch: pyt
 
 def test_a_route_goes_on_behind_a_tier_in_which_no_model_fits(tmp_path: Path) -> None:
     more = (
-        '\n[providers.far]\nextends = "openai-compatible"\nbase_url = "http://127.0.0.1:9/v1"\nkeys = ["FAR_KEY"]\n'
+        '\n[providers.far]\nextends = "openai-compatible"\nbase_url = "https://far.invalid/v1"\nkeys = ["FAR_KEY"]\n'
         '[tiers]\nfar = ["far/m"]\n[gateway.routes.best]\ntargets = ["tier:far", "here/priced"]\nweights = [1, 1]\n'
     )
     with setting(tmp_path, say("Hello"), more=more) as here:

@@ -324,10 +324,16 @@ def test_litellm_13252_count_tokens_counts_system_and_tools(tmp_path: Path) -> N
 
 
 def test_litellm_41406_a_stream_begins_with_an_estimate_and_ends_with_the_truth(tmp_path: Path) -> None:
-    with gateway_for(Upstream(say("Hi.")), tmp_path) as http:
+    has_begun = threading.Event()  # before the endpoint says its own number
+    with gateway_for(Upstream(say("Hi, you.", wait=has_begun, lasts=False)), tmp_path) as http:
         client = MessagesClient(http, "zai/glm-4.7")
         client.user("Hello there. " * 100)
-        events = frames(http.post(client.path(), json=client.request()).text)
+        with http.stream("POST", client.path(), json=client.request()) as response:
+            text = ""
+            for piece in response.iter_text():
+                text += piece
+                has_begun.set()
+    events = frames(text)
     assert 200 < events[0]["message"]["usage"]["input_tokens"] < 600
     assert next(e for e in events if e["type"] == "message_delta")["usage"]["input_tokens"] == USAGE["prompt_tokens"]
 
