@@ -165,8 +165,8 @@ class SyncState:
 
 def _checked_store(store: Any) -> Any:
     """Return an argument `store`. Raises `TypeError` for what is neither a store, nor its URL, nor None."""
-    if store is not None:
-        checks.require_type("store", store, (str, StateStore, AsyncStore), "a store, its URL, or None")
+    if not (store is None or isinstance(store, str | AsyncStore) or hasattr(store, "threads")):
+        raise checks.wrong_type("store", store, "a store, its URL, or None")
     return store
 
 
