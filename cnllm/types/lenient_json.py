@@ -17,6 +17,7 @@ __all__ = [
     "break_off",
     "decode_arguments",
     "decode_lenient",
+    "json_text",
     "replace_surrogates",
 ]
 
@@ -145,7 +146,15 @@ def arguments_text(arguments: Any) -> str:
     """Return the arguments of a call, or a piece of them, as text; some endpoints send the decoded object."""
     if type(arguments) is str:
         return arguments
-    return "" if arguments is None else msgspec.json.encode(arguments).decode()
+    return "" if arguments is None else json_text(arguments)
+
+
+def json_text(value: Any) -> str:
+    """Return decoded JSON as text. Halves of characters are escapes in it."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
 
 
 def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
-from cnllm.types.lenient_json import decode_arguments
+from cnllm.types.lenient_json import decode_arguments, json_text
 from cnllm.types.parts import CACHE_MARK, ToolCall
 
 __all__ = [
@@ -158,7 +158,7 @@ def custom_grammar(custom: Mapping[str, Any]) -> tuple[str, str] | None:
 def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
     """Return the arguments of the function for an input, decoded and as JSON."""
     arguments = {_FIELD: input}
-    return arguments, msgspec.json.encode(arguments).decode()
+    return arguments, json_text(arguments)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:

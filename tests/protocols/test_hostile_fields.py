@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any
 
+import msgspec
 import pytest
 from cases import each
 from examples import SHARE
@@ -21,7 +22,15 @@ from .documented_replies import FIELDS
 from .replies import BODIES, streamed
 from .requests import Json, Path, put
 
-VALUES: dict[str, Any] = {"true": True, "a fraction": 1.5, "a word": "x", "a list": [], "an object": {}, "null": None}
+VALUES: dict[str, Any] = {
+    "true": True,
+    "a fraction": 1.5,
+    "a word": "x",
+    "half a character": "\ud800",
+    "a list": [],
+    "an object": {},
+    "null": None,
+}
 SEARCH: Json = {"type": "web_search_call", "id": "w1", "status": "completed", "action": {"type": [], "query": "q"}}
 SUPPORT: Json = {"segment": {"startIndex": 1.5, "endIndex": "3", "text": "It"}, "groundingChunkIndices": [0]}
 GROUNDING: Json = {"groundingChunks": [{"web": {"uri": "https://a.example"}}], "groundingSupports": [SUPPORT]}
@@ -32,6 +41,7 @@ FOUND: list[tuple[str, Path, Any]] = [
     (GEMINI, ("candidates", 0, "citationMetadata"), {"citations": [{"uri": "https://a.example", "startIndex": "x"}]}),
     (GEMINI, ("candidates", 0, "groundingMetadata"), GROUNDING),
     (RESPONSES, ("output", 0), SEARCH),
+    (RESPONSES, ("output", 0), {"type": "custom_tool_call", "call_id": "c", "name": "run", "input": "\ud800"}),
 ]
 """Values that once raised an error of Python."""
 
@@ -136,7 +146,7 @@ def read_and_write(model: Model, body: Json, *, stream: bool) -> None:
         reply = error.reply
     for client in PROTOCOLS if reply is not None else ():
         assert reply is not None
-        json.dumps(engine.encode_reply(client, reply))
+        msgspec.json.encode(engine.encode_reply(client, reply))
         writer = engine.StreamWriter(client, id="x", model="m")
         assert b"".join([writer.begin(), *map(writer.feed, events)]) is not None
 
