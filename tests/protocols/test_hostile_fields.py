@@ -65,6 +65,23 @@ def test_values_that_were_not_read(models: dict[str, Model], found: tuple[str, P
     read_and_write(models[protocol], put(BODIES[protocol], path, value), stream=stream)
 
 
+def test_half_of_a_character_in_the_input_of_a_tool_of_the_endpoint(models: dict[str, Model]) -> None:
+    block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": '{"code": "\ud800"}'}
+    events: list[Json] = [
+        {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    parser = engine.StreamParser(models[MESSAGES])
+    parser.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+    (part,) = parser.close().message.parts
+    msgspec.json.encode(part)
+
+
 @pytest.mark.sampled
 @each("value", VALUES, parts=2)
 @each("protocol", PROTOCOLS)

@@ -378,7 +378,7 @@ def _stored_block(open_block: _Block) -> dict[str, Any]:
     raw = "".join(open_block.pieces)
     try:
         call_input: Any = msgspec.json.decode(raw) if raw else whole.get("input")
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         call_input = raw
     return {**whole, "input": call_input}
 
