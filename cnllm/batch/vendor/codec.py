@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from cnllm.config.http_address import address_fault
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.url_headers import join_url
 from cnllm.jsonpath import get, get_first, merge_patch, set_value
@@ -97,7 +98,7 @@ def fetch_plan(batch: Batch, probe: Plan, id: str, file: str) -> Plan:
     """Return the request for a file of results. A file that is named by a URL elsewhere is fetched without the key."""
     if file.startswith(("https://", "http://")):
         plan = _plan(probe, "GET", "")
-        own = urlsplit(plan.url)[:2] == urlsplit(file)[:2]
+        own = address_fault(file) is None and urlsplit(plan.url)[:2] == urlsplit(file)[:2]
         headers = plan.headers if own else {"accept": "*/*"}
         return replace(plan, url=file, headers=headers)
     results = batch.results

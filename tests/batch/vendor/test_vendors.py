@@ -68,6 +68,7 @@ def test_a_key_goes_to_no_other_host_for_a_file_of_results() -> None:
         ("http://api.openai.com/results.jsonl", False),
         ("https://api.openai.com.example.com/results.jsonl", False),
         ("https://api.openai.com:8443/results.jsonl", False),
+        ("https://[api.openai.com/results.jsonl", False),
     ):
         plan = fetch_plan(batch, probe, "job", url)
         assert (plan.method, plan.url, plan.content) == ("GET", url, b"")
