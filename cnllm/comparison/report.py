@@ -100,7 +100,10 @@ def read_report(content: bytes) -> Comparison:
     """Read a report. Raise `CnllmError` for content that is none."""
     try:
         report = msgspec.json.decode(content, type=Comparison)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        for host in report.hosts:
+            for exchange in host.exchanges:
+                exchange.check()
+    except (ValueError, RecursionError) as error:  # also those of msgspec and of Base64
         raise CnllmError(
             f"this is not a report of a comparison: {error}", hint="name a file of cnllm compare -o"
         ) from error

@@ -71,6 +71,12 @@ class TaskExchange(Struct, frozen=True):
         """Return the exchange as the line of a cassette."""
         return msgspec.convert(self.recorded, RecordedExchange)
 
+    def check(self) -> None:
+        """Raise `ValueError` for a record that cannot be read."""
+        recorded = self.cassette
+        if recorded.response is not None and len(recorded.chunks) != len(recorded.response.times):
+            raise ValueError(f"the record of {self.task} has not one time for each piece")
+
 
 class TaskChoice(Struct, frozen=True):
     """The choice of tasks: the seed, the number of tool turns, the longest text, and whether to stop early."""

@@ -303,7 +303,19 @@ def test_a_report_that_was_changed_does_not_replay_to_the_same(registry: Registr
     data["settings"]["seed"] = 4
     with pytest.raises(CnllmError, match="not the one that was sent"):
         compare(replay=json.dumps(data).encode(), registry=registry)
-    for content in (b"{}", b'{"x":' * 100_000):
+    record = data["hosts"][0]["exchanges"][0]["recorded"]
+    damaged: list[tuple[Any, Any, Any]] = [
+        (record, "response", 1),
+        (record["response"], "status", "x"),
+        (record["response"], "times", []),
+    ]
+    damaged += [(record["response"]["chunks"], 0, value) for value in (5, {"base64": "?"}, "\ud800")]
+    contents = [b"{}", b'{"x":' * 100_000]
+    for place, key, value in damaged:
+        before, place[key] = place[key], value
+        contents.append(json.dumps(data).encode())
+        place[key] = before
+    for content in contents:
         with pytest.raises(CnllmError, match="not a report"):
             read_report(content)
 
