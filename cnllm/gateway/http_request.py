@@ -455,7 +455,7 @@ class HttpRequest:
         """Return the answer to an error of a call."""
         self._entry.error = type(error).__name__
         if error.reply is not None:
-            self._note(exchange, error.reply)
+            self._note(exchange, error.reply, is_sent=exchange.stream)
         else:
             self._entry.cost, self._entry.notes = error.cost, exchange.notes
         self._entry.charged = error.meaning.charged
@@ -473,9 +473,10 @@ class HttpRequest:
             self._service.log.warn(self._id, error)
         return failure_of(error, self._body.protocol, model=model, models=self._models, tokens=tokens, body=body)
 
-    def _note(self, exchange: Exchange, reply: Reply) -> None:
-        """Write down the notes and the usage of a reply."""
-        exchange.notes += [note for note in exchange.reply_notes(reply) if note not in exchange.notes]
+    def _note(self, exchange: Exchange, reply: Reply, *, is_sent: bool = True) -> None:
+        """Write down the notes and the usage of a reply; without `is_sent` the client gets an error and none of it."""
+        notes = exchange.reply_notes(reply) if is_sent else reply.notes
+        exchange.notes += [note for note in notes if note not in exchange.notes]
         self._request_monitor.reply(reply, exchange.notes)
         if self._conversation is not None and reply.usage.input is not None:
             self._conversation.tokens = reply.usage.input

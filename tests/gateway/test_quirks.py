@@ -228,6 +228,22 @@ def test_a_call_that_broke_off_is_an_incomplete_item(tmp_path: Path) -> None:
 
 
 # ── no counts ────────────────────────────────────────────────────────────────
+def test_an_error_has_no_note_on_counts_that_the_client_does_not_get(tmp_path: Path) -> None:
+    with peer.Peer([peer.answer(200, b"hello")]) as endpoint:
+        path = tmp_path / "own.toml"
+        head = f'[providers.home]\ntitle = "x"\nprotocol = "openai-chat"\nbase_url = "{endpoint.url}"\nkeys = []\n'
+        path.write_text(head + '[models."home/m"]\n', encoding="utf-8")
+        registry = Registry.load(str(path))
+        gateway = Gateway(registry, client=AsyncClient(registry), keys=[KEY])
+        with running(gateway) as url, httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}) as http:
+            client = MessagesClient(http, "home/m", stream=False)
+            client.user("Hello.")
+            response = http.post(client.path(), json=client.request())
+            notes = http.get(f"/v1/requests/{response.headers['x-request-id']}").json()["notes"]
+    assert response.status_code == 502
+    assert "usage-estimated" not in [note["code"] for note in notes]
+
+
 @each("known", [{}, {"completion_tokens": 7}])
 @each("stream", [True, False])
 def test_counts_that_an_endpoint_does_not_report_are_no_zeros(
