@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -17,6 +19,7 @@ from examples import SHARE
 from cnllm.batch.rows import id_digest
 
 from .stub import stub
+from .support import prompts, rows, texts
 
 ROWS = 600
 KILLS = 20 if SHARE == 1 else 6
@@ -77,3 +80,33 @@ def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
         start = len(server.log)
         assert machine.run("batch", str(source), "-m", "home/m", "-o", str(out)).status == 0
         assert len(server.log) == start
+
+
+FULL = """
+import resource, signal, sys
+from cnllm.cli.app import run
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of a file's size here")
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    machine, out = Machine(tmp_path), tmp_path / "out.jsonl"
+    source = rows(tmp_path, prompts(300))
+    command = ("batch", str(source), "-m", "glm-4.7", "-o", str(out), "--simulate", "--no-plot")
+    assert machine.run(*command).status == 0
+    size = out.stat().st_size
+    rows(tmp_path, prompts(400))
+    full = subprocess.run(
+        [sys.executable, "-c", FULL, str(size + 1_000), *command], env=machine.env, capture_output=True, text=True
+    )
+    assert full.returncode == 2, full.stderr
+    assert f"{out}: File too large\n  free disk space" in full.stderr
+    content = out.read_bytes()
+    assert size <= len(content) <= size + 1_000
+    assert content.endswith(b"}\n")
+    assert machine.run(*command).status == 0
+    assert len(texts(tmp_path)) == 400

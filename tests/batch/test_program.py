@@ -413,7 +413,9 @@ def test_a_plot_is_valid(intervals: list[Interval], points: int) -> None:
     root = ElementTree.fromstring(draw_plot(intervals, 0.5))
     ticks = [node.text for node in root.iter() if node.attrib.get("class") == "tick"]
     assert ticks.count("0") == 2, "both axes begin at zero"
-    assert "0 s" in ticks
+    assert ticks[3:6] == [f"{share * max(len(intervals), 1):g} s" for share in (0.0, 0.25, 0.5)]
+    anchors = {node.attrib.get("text-anchor", "start") for node in root.iter()}
+    assert anchors == {"start", "middle", "end"}
     assert draw_plot([Interval(answers=1, latency=1.0)] * 3, 20.0).count(">60 s<") == 2, "both axes of time end there"
     drawn_lines = [node for node in root.iter() if node.tag.endswith("polyline")]
     assert len(drawn_lines) == 2
