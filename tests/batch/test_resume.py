@@ -50,6 +50,17 @@ def test_rows_that_moved_are_the_same_rows(tmp_path: Path) -> None:
     assert [line["id"] for line in lines(tmp_path)][:7] == [*(f"r{n}" for n in range(1000, 1005)), "r299", "r298"]
 
 
+def test_rows_that_moved_are_still_those_of_their_setting(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(4))
+    with stub() as server:
+        run(server, tmp_path, source)
+        rows(tmp_path, prompts(4)[::-1])
+        for _ in range(2):
+            with pytest.raises(CnllmError, match="asked differently"):
+                run(server, tmp_path, source, max_tokens=7)
+        assert run(server, tmp_path, source).done == 4
+
+
 def test_only_failures_that_may_succeed_are_tried_again(tmp_path: Path) -> None:
     broken = True
 
