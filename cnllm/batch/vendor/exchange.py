@@ -103,7 +103,6 @@ class VendorConnection:
         try:
             with tempfile.TemporaryFile(dir=self.out.parent) as file:
                 await self.download(plan, file)
-                file.flush()
                 is_empty = not file.seek(0, os.SEEK_END)
                 content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
