@@ -386,6 +386,15 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
     assert by_tokens.seconds == pytest.approx(40 * (5 + 512) / 1_000 * 60, rel=0.05)
 
 
+def test_replies_that_cost_nothing_cost_nothing_when_the_output_is_read_again(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(4))
+    with stub() as server:
+        for _ in range(2):
+            report = run(server, tmp_path, source, flags=PRICE.replace("2.0", "0").replace("8.0", "0"))
+            assert (report.done, str(report.cost), report.unpriced) == (4, "0", 0)
+            (tmp_path / "out.jsonl.state").unlink()
+
+
 def test_an_estimate_is_that_of_the_dearest_hours(tmp_path: Path) -> None:
     from cnllm.batch import estimate_session
     from cnllm.batch.settings import make_settings
