@@ -154,7 +154,7 @@ def _fit_to_rule(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) 
     nearest = _nearest(value, rule)
     if nearest == value:
         return value
-    match rule.otherwise or "clamp":
+    match rule.otherwise:
         case "error":
             if ledger.cannot("param-range", flag, f"{name}={value}", "out of range"):
                 return None
