@@ -595,6 +595,16 @@ def test_the_head_of_a_response_says_its_time_where_the_body_does_not(
     assert (cost.amount, cost.missing) == (Decimal(20 * (rate or 1)) / 1_000_000, () if rate else ("hours",))
 
 
+@each("peak", ["00:00-09:00", "08:00-24:00", "Mon 00:00-24:00"])
+def test_hours_may_begin_and_end_at_midnight(peak: str) -> None:
+    hours = {"peak": [peak], "zone": "+08:00", "input": 1.0, "output": 1.0}
+    cost = cost_of(
+        Usage(input=10, output=10), priced(input=2.0, output=2.0, off_peak=hours), at("2026-03-02", "08:30:00")
+    )
+    assert cost is not None
+    assert (cost.amount, cost.complete) == (Decimal(40) / 1_000_000, True)
+
+
 @each("peak", ["Xyz 09:00-12:00", "Mon-Xyz 09:00-12:00", "nine", "12:00-09:00", "09:00-25:00"])
 def test_hours_that_nobody_can_read_make_the_cost_a_lower_bound(peak: str) -> None:
     hours = {"peak": [peak], "zone": "+08:00", "input": 1.0, "output": 1.0}

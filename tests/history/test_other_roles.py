@@ -26,4 +26,6 @@ def test_it_is_left_out_with_a_note(protocol: str, key: str, content: Any) -> No
     plan = engine.build_request(model, [message])
     assert plan.body["messages"] == [{"role": "user", "content": "Look."}]
     code, what = ("reasoning-misplaced", "thinks") if key.startswith("reasoning") else ("call-misplaced", "calls tools")
-    assert [note.said for note in plan.notes if note.code == code] == [f"messages[0] by user {what}"]
+    assert [(note.said, note.flag) for note in plan.notes if note.code == code] == [
+        (f"messages[0] by user {what}", "messages")
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from note_rules import check_notes
 
 from cnllm import (
     CannotSend,
@@ -436,6 +437,7 @@ def test_a_forced_tool_of_an_endpoint_is_refused_elsewhere() -> None:
             with pytest.raises(CannotSend, match="tool_choice") as caught:
                 engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
             assert word in str(caught.value), (client, protocol)
+            check_notes([caught.value.note])
     free = {"max_tokens": 9, "messages": [user], "tools": [search, mine], "tool_choice": {"type": "any"}}
     decoded = engine.decode_request(MESSAGES, free)
     plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)

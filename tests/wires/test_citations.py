@@ -380,16 +380,16 @@ def test_positions_that_do_not_fit_are_unknown() -> None:
 
 def test_a_place_within_a_character_moves_no_other_place() -> None:
     """Gemini counts bytes."""
-    text = "好的。 Yes."
+    text = "A好的。 Yes."
     chunks = [{"web": {"uri": "https://example.com/a", "title": "A"}}]
     supports = [{"segment": {"startIndex": start, "endIndex": end}, "groundingChunkIndices": [0]}
-                for start, end in ((0, 9), (1, 10), (4, 1000))]  # fmt: skip
+                for start, end in ((None, 10), (2, 11), (5, 1000))]  # fmt: skip
     metadata = {"groundingChunks": chunks, "groundingSupports": supports}
     body: Json = {"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP",
                                   "groundingMetadata": metadata}]}  # fmt: skip
     reply = engine.parse_response(endpoint("gemini"), 200, {}, json.dumps(body).encode())
     assert reply.text == text
-    assert [(c.start, c.end) for c in reply.citations] == [(0, 3), (0, 4)]
+    assert [(c.start, c.end) for c in reply.citations] == [(0, 4), (1, 5)]
 
 
 def test_the_text_of_a_source_decides_where_its_place_does_not_fit() -> None:
