@@ -239,6 +239,26 @@ CHANGES: list[tuple[str, Json, str, str, Any, Any]] = [
         *("reasoning-budget reasoning.budget.under", "b", 399, 500),
     ),
 ]
+
+
+@each(
+    "flags, options",
+    [
+        ("limits.output = 100", {"max_tokens": 100}),
+        (f"{HOT} = {{ min = 0.1, max = 1.0 }}", {"temperature": 0.1}),
+        (f"{HOT} = {{ min = 0.1, max = 1.0 }}", {"temperature": 1.0}),
+        (f"{HOT} = {{ above = 0.0, below = 1.0 }}", {"temperature": 0.01}),
+        ("params.stop = { items = 2 }", {"stop": ["a", "b"]}),
+        (RANGE, {"reasoning": 100}),
+        (RANGE, {"reasoning": 1000}),
+    ],
+)
+def test_what_is_just_within_a_limit_is_sent_as_it_is(home: Home, flags: str, options: Json) -> None:
+    plan = engine.build_request(home(flags), "hi", **options)
+    assert [note for note in plan.notes if note.flag != "models"] == []
+    assert next(iter(options.values())) in [plan.body.get(key) for key in ("max_tokens", "temperature", "stop", "b")]
+
+
 KINDS = pytest.mark.parametrize(
     ("flags", "options", "what", "key", "adjusted", "sent"), CHANGES, ids=[f"{c[2]} {n}" for n, c in enumerate(CHANGES)]
 )

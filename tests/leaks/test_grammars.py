@@ -337,11 +337,13 @@ def test_the_schema_says_what_elements_are() -> None:
             "to": {"$ref": "#/$defs/to"},
             "tags": {"type": "array", "items": {"type": "integer"}},
             "html": {"type": "string"},
+            "box": {"type": "object", "properties": {"item": {"type": "integer"}}},
         },
         "$defs": {"to": {"type": "object", "properties": {"n": {"type": "integer"}, "to": {"$ref": "#/$defs/to"}}}},
     }
     inner = "<to><n>1</n><to><n>2</n></to></to><tags><item>1</item><item>2</item></tags><html><item>1</item></html>"
-    meant = {"to": {"n": 1, "to": {"n": 2}}, "tags": [1, 2], "html": "<item>1</item>"}
+    inner += "<box><item>3</item></box>"
+    meant = {"to": {"n": 1, "to": {"n": 2}}, "tags": [1, 2], "html": "<item>1</item>", "box": {"item": 3}}
     assert calls(rules.SPACED, spaced(INVOKE % inner), {"f": nested}) == [("f", meant)]
 
 

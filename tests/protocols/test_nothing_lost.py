@@ -11,6 +11,7 @@ from pathlib import Path as File
 from typing import Any
 
 import pytest
+from note_rules import check_notes
 
 from cnllm import CannotSend, Model, Note, engine
 from cnllm.jsonpath import get
@@ -81,6 +82,7 @@ def sent(client: str, model: Model, body: Json) -> Sent:
         plan = engine.build_request(model, request.messages, **request.options)
     except CannotSend as error:
         return None, [error.note]
+    check_notes(plan.notes)
     return plan.body, [*request.notes, *plan.notes]
 
 
