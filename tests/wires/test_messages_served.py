@@ -161,7 +161,10 @@ def test_what_breaks_off_has_no_closing_word() -> None:
         _read(model(), content)
 
 
-@each("word", ["end_turn", "stop_sequence", "pause_turn", "max_tokens", "model_context_window_exceeded", "refusal"])
+@each(
+    "word",
+    ["end_turn", "stop_sequence", "pause_turn", "max_tokens", "model_context_window_exceeded", "refusal", "brand_new"],
+)
 def test_the_endpoints_word_for_the_end_is_kept(word: str) -> None:
     content = blocks_streamed(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Yes"}]), reason=word)
     events, reply = read(content)
