@@ -383,7 +383,7 @@ class ReplyBuilder:
         `part` is the decoder's number of it.
         """
         self._release(out)
-        self._last_kind = TextPiece if kind == "text" else ReasoningPiece if kind == "thought" else None
+        self._last_kind = None
         self._flush_stops(out)
         self._next_part(kind, data, out)
         self.collected.parts.number(part)
