@@ -106,6 +106,8 @@ def read(model: cnllm.Model, chunks: bytes | Sequence[bytes], **more: Any) -> Ou
         outcome.reply = parser.close()
     except (cnllm.StreamCut, cnllm.EndpointError) as error:
         outcome.error, outcome.reply = error, error.reply
+    if outcome.reply is not None:
+        check_notes(outcome.reply.notes)
     return outcome
 
 

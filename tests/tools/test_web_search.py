@@ -70,7 +70,15 @@ BODIES: dict[str, dict[str, Any]] = {
     MESSAGES: {
         "messages": [USER],
         "max_tokens": 9,
-        "tools": [{"type": "web_search_20260209", "name": "web_search", "allowed_domains": ["a.org"], "max_uses": 3}],
+        "tools": [
+            {
+                "type": "web_search_20260209",
+                "name": "web_search",
+                "allowed_domains": ["a.org"],
+                "max_uses": 3,
+                "cache_control": {"type": "ephemeral"},
+            }
+        ],
     },
     RESPONSES: {
         "input": "Go.",

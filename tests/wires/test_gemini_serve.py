@@ -211,9 +211,11 @@ NULL = {"type": "null"}
 def test_a_schema_that_takes_null_goes_on_with_null(own: dict[str, Any], expected: dict[str, Any]) -> None:
     schema = {"type": "OBJECT", "properties": {"a": {**own, "nullable": True}}}
     config = {"responseMimeType": "application/json", "responseSchema": schema}
-    body = said(HI, tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}], generationConfig=config)
+    functions = [{"name": "f", "parameters": schema}, {"name": "g", "parametersJsonSchema": schema}]
+    body = said(HI, tools=[{"functionDeclarations": functions}], generationConfig=config)
     options = read(body).options
-    for found in (options["tools"][0]["function"]["parameters"], options["schema"]["json_schema"]["schema"]):
+    parameters = [tool["function"]["parameters"] for tool in options["tools"]]
+    for found in (*parameters, options["schema"]["json_schema"]["schema"]):
         assert found["properties"]["a"] == expected
     if "$ref" not in own and "oneOf" not in own:  # which the endpoint does not take as they are
         sent = again(body)
