@@ -787,6 +787,7 @@ CONDITIONS = (
     {"peak": ["Mon-Fri 09:00-12:00", "18:30-24:00"], "zone": "+08:00", "holidays": ["2026-10-01"], "input": 1.0},
     {"peak": ["Sat 00:00-00:01"], "zone": "-05:30", "output": 2.5, "tiers": [{"above": 70_000, "input": 9.0}]},
     {"peak": ["at noon"], "zone": "+08:00", "input": 1.0},
+    {"peak": ["Mon-Sun 06:00-18:00"], "zone": "+00:00", "input": 1.0, "output": 2.0, "cached": 0.2},
 )
 PROMOTIONS = ({"until": "2026-10-01", "zone": "+08:00", "input": 0.5, "output": 0.25}, {"cached": 0.1, "input": 2.0})
 
