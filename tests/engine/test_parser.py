@@ -367,6 +367,11 @@ def test_a_finish_before_any_answer_does_not_end_what_is_read(plain: cnllm.Model
     parser = engine.StreamParser(plain)
     parser.feed(frame(finish("length")))
     assert parser.finished
+    parser = engine.StreamParser(plain)
+    parser.feed(body(None, content="Hi."))
+    assert not parser.finished
+    parser.end()
+    assert parser.finished
 
 
 @times(150)
