@@ -119,6 +119,13 @@ def test_an_encrypted_task_goes_to_its_own_wire_as_it_is_and_elsewhere_a_note_na
     assert [note for note in gateway.notes if "block-foreign" in note and "encrypted_content" in note]
 
 
+def test_a_picture_that_one_agent_shows_another_stays_between_its_words(gateway: Gateway) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    gateway.post("/v1/responses", "chat", to_agent(envelope("Look: "), picture, envelope("What is "), envelope("it?")))
+    sent = gateway.sent["messages"][1]["content"]
+    assert [part.get("text", part["type"]) for part in sent] == ["Look: ", "image_url", "What is it?"]
+
+
 @pytest.mark.parametrize(("content", "text"), [("Plain words.", "Plain words."), (None, None)])
 def test_a_message_of_an_agent_may_be_a_string_or_empty(gateway: Gateway, content: Any, text: str | None) -> None:
     item = {"type": "agent_message", "author": "/a", "recipient": "/b", "content": content}

@@ -234,13 +234,14 @@ def _agent_message(item: dict[str, Any], stamp: Stamp) -> Message:
             continue
         match part:
             case {"type": "encrypted_content"}:
-                parts += [Text("".join(texts))] if texts else []
-                texts = []
-                parts.append(Opaque(part, stamp(None)))
+                other: Part = Opaque(part, stamp(None))
             case {"text": str(text)}:
                 texts.append(text)
+                continue
             case _:
-                parts.append(_part(part, index, stamp))
+                other = _part(part, index, stamp)
+        parts += [Text("".join(texts)), other] if texts else [other]
+        texts = []
     parts += [Text("".join(texts))] if texts else []
     if is_own and parts:
         parts[0] = msgspec.structs.replace(parts[0], seal=stamp({"item": item}))
