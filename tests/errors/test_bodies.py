@@ -58,6 +58,9 @@ def test_a_list_of_faults_without_places_is_read() -> None:
     for fault in ({"msg": "no such model"}, {"msg": "no such model", "loc": []}, {"msg": "no such model", "loc": "m"}):
         error = failure(model("openai-compatible", "openai-chat"), 422, json.dumps({"detail": [fault]}).encode())
         assert error.message.splitlines()[0] == "no such model"
+    placed = {"message": "Bad request", "details": [{"loc": ["body", "the first message"], "msg": "is no good"}]}
+    error = failure(model("openai-compatible", "openai-chat"), 422, json.dumps({"error": placed}).encode())
+    assert error.message.splitlines()[0] == "Bad request: is no good"
 
 
 def test_a_status_at_the_start_of_the_sentence_counts_where_http_says_success() -> None:
