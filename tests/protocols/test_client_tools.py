@@ -304,6 +304,19 @@ def test_a_choice_names_what_is_offered() -> None:
     assert (found["tool_choice"], [t["function"]["name"] for t in found["tools"]]) == ("auto", ["b"])
 
 
+def test_a_choice_of_a_server_s_tool_is_none_of_a_function_with_its_name() -> None:
+    server = {"type": "mcp", "server_label": "s", "server_url": "https://mcp.example"}
+    one = {"type": "mcp", "server_label": "s", "name": "a"}
+    decoded = engine.decode_request(RESPONSES, request(tools=[server, function("a")], tool_choice=one))
+    own = engine.build_request(endpoint(RESPONSES), decoded.messages, **decoded.options)
+    assert own.body["tool_choice"] == one
+    with pytest.raises(CannotSend, match="tool_choice: mcp"):
+        engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [one]}
+    found = engine.decode_request(RESPONSES, request(tools=[server, function("a")], tool_choice=allowed)).options
+    assert found["tools"] == [server]
+
+
 def test_a_choice_among_tools_that_are_not_offered_is_refused_by_its_name() -> None:
     def chat(mode: str, *names: str) -> dict[str, Any]:
         tools = [{"type": "function", "function": {"name": name}} for name in names]

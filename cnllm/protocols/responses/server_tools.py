@@ -119,7 +119,7 @@ class ClientTools:
             return [function for (space, _), function in self._names.items() if space == name]
         if isinstance(kind, str) and (kind == "tool_search" or kind in _BUILT_IN):
             return [function for function, tool in self._tools.items() if tool.kind == kind]
-        if not isinstance(name, str):
+        if kind == "mcp" or not isinstance(name, str):  # the tool of a server has the name that the server gave it
             return []
         namespace = namespace if isinstance(namespace, str) else None
         if (namespace, name) in self._names:
