@@ -76,6 +76,22 @@ def test_an_effort_alone_asks_for_no_thinking() -> None:
     assert found["extra_body"] == {"output_config": {"effort": "low"}}
 
 
+@each("where", [1, 2, 3])
+def test_a_message_of_the_system_may_hold_nothing_but_an_effort(where: int) -> None:
+    """`BetaSystemMessageParam` of Anthropic's SDK: its content may be left out where it has an `output_config`."""
+    turns: list[Any] = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
+    turns.insert(where, {"role": "system", "output_config": {"effort": "low"}})
+    found = request(messages=turns)
+    plan = engine.build_request(model(), found.messages, **found.options)
+    assert [turn["content"] for turn in plan.body["messages"]] == ["user", "assistant", "user"]
+    notes = [*found.notes, *plan.notes]
+    assert any("messages[].output_config" in note.said for note in notes)
+    assert not any(note.code == "turn-empty" for note in notes)
+    for wrong in ({"role": "system"}, {"role": "user", "output_config": {"effort": "low"}}):
+        with pytest.raises(ValueError, match=r"messages\.0\.content"):
+            request(messages=[wrong])
+
+
 @each(
     "more, place",
     [

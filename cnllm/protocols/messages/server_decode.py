@@ -60,10 +60,15 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
 
 def _without_billing_in(turn: Any, index: int, notes: list[Note]) -> Any:
     """Return a turn; one of the system without the lines of the client's billing data."""
-    if not isinstance(turn, dict) or turn.get("role") != "system":
+    if not isinstance(turn, dict) or turn.get("role") != "system" or _is_setting(turn):
         return turn
     content = _content_blocks(turn.get("content"), f"messages.{index}.content")
     return {**turn, "content": _without_billing(content, notes)}
+
+
+def _is_setting(turn: dict[str, Any]) -> bool:
+    """Whether a message of the system has no content: it may set an effort alone."""
+    return turn.get("content") is None and isinstance(turn.get("output_config"), dict)
 
 
 def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
@@ -103,6 +108,8 @@ def _turn(turn: Any, path: str, stamp: Stamp) -> Iterator[Message]:
     role = turn.get("role")
     if role not in ("user", "assistant", "system"):
         raise ValueError(f"{path}.role: user or assistant is required, not {short_text(role)}")
+    if role == "system" and _is_setting(turn):
+        return
     blocks = _content_blocks(turn.get("content"), f"{path}.content")
     parts: list[Part] = []
     results = 0
