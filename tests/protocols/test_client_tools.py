@@ -28,7 +28,7 @@ from cnllm import (
 from cnllm.protocols import PROTOCOLS
 from cnllm.protocols.client_tools import InputReader, unique_name
 
-from .clients import CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
+from .clients import CHAT, GEMINI, MESSAGES, PATHS, RESPONSES, endpoint
 
 PARAMETERS = {"type": "object", "properties": {"q": {"type": "string"}}}
 GRAMMAR = "start: begin_patch hunk+ end_patch"
@@ -272,6 +272,29 @@ def test_a_call_in_a_namespace_of_its_own_name_is_one_of_the_function(offered: l
     own = {"type": "namespace", "name": "refund", "tools": [function("refund")]}
     request = engine.decode_request(RESPONSES, {**body, "tools": [own]})
     assert [found.name for message in request.messages for found in message.tool_calls] == ["refund__refund"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_result_that_names_its_tool_alone_answers_the_call_of_it(protocol: str) -> None:
+    """`call_id` of a function's output may be left out by OpenAI's SDK; `name` and `namespace` say whose it is."""
+    space = {"type": "namespace", "name": "files", "tools": [function("read")]}
+    calls = [
+        {"type": "function_call", "call_id": "c1", "name": "a", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c2", "name": "read", "namespace": "files", "arguments": "{}"},
+    ]
+    outputs: list[dict[str, Any]] = [
+        {"type": "function_call_output", "name": "read", "namespace": "files", "output": "the file"},
+        {"type": "function_call_output", "call_id": None, "name": "a", "output": "done"},
+    ]
+    body = {"input": [{"role": "user", "content": "Go."}, *calls, *outputs], "tools": [function("a"), space]}
+    decoded = engine.decode_request(RESPONSES, body)
+    plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+    turns = engine.decode_request(protocol, plan.body, path=PATHS.get(protocol, "")).messages
+    results = {part.id: part.text for turn in turns for part in turn.parts if isinstance(part, ToolResult)}
+    assert results == {"c1": "done", "c2": "the file"}
+    assert [note.code for note in plan.notes].count("result-paired") == 2
+    with pytest.raises(ValueError, match="call_id is not a string"):
+        engine.decode_request(RESPONSES, {"input": [*calls, {**outputs[0], "call_id": 7}]})
 
 
 def test_a_choice_names_what_is_offered() -> None:

@@ -391,8 +391,12 @@ def _own_call(id: str, name: str, arguments: Any) -> ToolCall:
 def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResult:
     """Decode a tool result. Raises `ValueError`."""
     id, output = _output_id(item), item.get("output")
+    name: str | None = None
     is_error = False
     match item["type"]:
+        case "function_call_output" if id is None:  # it may name the tool alone
+            own_name = item.get("name")
+            id, name = "", tools.function_name(own_name, item.get("namespace")) if isinstance(own_name, str) else None
         case "tool_search_output":
             output = _found_tools(item.get("tools"), tools)
         case "shell_call_output" if isinstance(output, list):
@@ -409,11 +413,11 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
     item_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
     seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
     if isinstance(output, str):
-        return ToolResult(id, output, None, is_error, (), stamp(seal) if seal else None)
+        return ToolResult(id, output, name, is_error, (), stamp(seal) if seal else None)
     parts, is_complete = _output(output, stamp)
     if not is_complete:
         seal["output"] = output
-    result = result_of(id, parts, None, error=is_error)
+    result = result_of(id, parts, name, error=is_error)
     return msgspec.structs.replace(result, seal=stamp(seal)) if seal else result
 
 
