@@ -240,6 +240,23 @@ def test_options_are_those_of_the_clients() -> None:
     assert "reasoning" not in hidden.options
 
 
+def test_a_number_that_is_written_as_text_is_a_number() -> None:
+    """JSON of protocol buffers has both for each number."""
+    numbers = {"temperature": 0.5, "topP": 0.75, "topK": 4, "maxOutputTokens": 300, "seed": 2**53 + 1, "logprobs": 2}
+    budget = {"thinkingBudget": -1}
+    texts = {key: str(value) for key, value in numbers.items()}
+    config = {**texts, "candidateCount": "1", "thinkingConfig": {"thinkingBudget": "-1"}}
+    assert read(said(HI, generationConfig=config)) == read(
+        said(HI, generationConfig={**numbers, "candidateCount": 1, "thinkingConfig": budget})
+    )
+    with pytest.raises(ValueError, match="candidateCount"):
+        read(said(HI, generationConfig={"candidateCount": "2"}))
+    for text in ("many", "NaN", '"3"', "[3]", ""):
+        assert read(said(HI, generationConfig={"topK": text})).options["extra_body"] == {
+            "generationConfig": {"topK": text}
+        }
+
+
 @each(
     "body, where",
     lambda: [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -32,6 +33,10 @@ _PARAMS = {
     "stopSequences": "stop",
     "seed": "seed",
 }
+_NUMBERS = (
+    *("temperature", "topP", "topK", "maxOutputTokens", "candidateCount", "seed", "logprobs", "presencePenalty"),
+    *("frequencyPenalty", "thinkingBudget"),
+)
 _SEARCHES = ("googleSearch", "googleSearchRetrieval")
 """The tools that search the web."""
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
@@ -74,6 +79,16 @@ def _camel(data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         return {}
     return {re.sub(r"_([a-z])", lambda m: m[1].upper(), str(k)): v for k, v in data.items() if v is not None}
+
+
+def _with_numbers(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config whose numbers are numbers: JSON of protocol buffers may have them as texts."""
+    for key in _NUMBERS:
+        if isinstance(text := config.get(key), str):
+            with suppress(msgspec.DecodeError):
+                number = msgspec.json.decode(text)
+                config[key] = number if type(number) in (int, float) else text
+    return config
 
 
 def _object(data: Any, path: str) -> dict[str, Any]:
@@ -387,13 +402,13 @@ def _functions(options: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
     """Decode the generation config; the parts without an option stay in the body."""
-    config = _camel(data)
+    config = _with_numbers(_camel(data))
     require_one_reply(config.get("candidateCount"), "generationConfig.candidateCount")
     for wire_name, option_name in _PARAMS.items():
         if wire_name in config:
             options[option_name] = config.pop(wire_name)
     if "thinkingConfig" in config:
-        rest = _thinking(_camel(config.pop("thinkingConfig")), options)
+        rest = _thinking(_with_numbers(_camel(config.pop("thinkingConfig"))), options)
         if rest:
             config["thinkingConfig"] = rest
     schema = config.get("responseJsonSchema")
