@@ -39,12 +39,12 @@ def registry() -> Registry:
     return BUILTIN
 
 
-def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat") -> Model:
+def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat", more: str = "") -> Model:
     """A model of an endpoint that takes strict."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "home.toml"
         provider = f'[providers.home]\nprotocol = "{wire}"\nbase_url = "{url}"\nkeys = []\ntools.strict = true\n'
-        path.write_text(provider + '[models."home/m"]\n')
+        path.write_text(provider + more + '[models."home/m"]\n')
         return Registry([read(builtin_path(), builtin=True), read(path)]).resolve("home/m")
 
 
@@ -126,6 +126,31 @@ def test_what_has_no_strict_form_goes_without_strict() -> None:
         assert "strict-dropped" in codes(made)
         with pytest.raises(cnllm.CannotSend):
             plan("gpt-5.2", tool("open", parameters), on_unsupported="error")
+
+
+@each("wire", WIRES)
+def test_one_grammar_for_answers_and_calls_takes_closed_objects_without_bounds(wire: str) -> None:
+    """https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use"""
+    bounded: Json = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}, "to": ADDRESS}}
+    bounded["required"] = ["n"]
+    model = home(wire=wire, more='schema.rules = ["any-of-only", "closed"]\nschema.drop = ["minimum"]\n')
+    made = plan(model, tool(parameters=bounded), tool("loop"), tool("open", OPEN[0]), tool("usual", bounded, False))
+    sent = {t["name"]: t for t in offered(made)}
+    schema = sent["f"].get("parameters") or sent["f"]["input_schema"]
+    assert (schema["required"], schema["additionalProperties"]) == (["n"], False)
+    assert schema["properties"]["to"] == {**ADDRESS, "additionalProperties": False}
+    assert "minimum" not in schema["properties"]["n"]
+    assert "minimum: 1" in schema["properties"]["n"]["description"]
+    assert [bool(sent[name].get("strict")) for name in ("f", "loop", "open", "usual")] == [True, False, False, False]
+    assert (sent["usual"].get("parameters") or sent["usual"]["input_schema"]) == bounded
+    assert sorted(codes(made)) == ["strict-dropped", "strict-form"]
+    assert "schema.rules" in [note.flag for note in made.notes]
+
+
+def test_claude_gets_strict_tools_closed() -> None:
+    for name in ("anthropic/claude-haiku-4-5", "anthropic/claude-opus-5-5"):
+        made = plan(name, tool(parameters=ADDRESS))
+        assert made.body["tools"][0]["input_schema"] == {**ADDRESS, "additionalProperties": False}
 
 
 def test_all_or_none_where_the_endpoint_wants_that() -> None:

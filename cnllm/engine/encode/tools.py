@@ -252,7 +252,8 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
     """Return the options with strict tools in strict form, and the caller's schemas of the tools that changed.
 
     A tool whose parameters have no such form is sent without `strict`. Where the endpoint takes all tools strict or
-    none, the other tools follow.
+    none, the other tools follow. The form is that of OpenAI; an endpoint that takes closed schemas alone for answers
+    has one grammar for both.
     """
     rules = flags.tools
     if rules.strict is False:
@@ -265,7 +266,7 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
     obstacles = {
         t.name: reason
         for t in options.tools
-        if _is_affected(t, rules) and (reason := _strict_obstacle(t.parameters)) is not None
+        if _is_affected(t, rules) and (reason := _strict_obstacle(t.parameters, flags)) is not None
     }
     if obstacles:
         subject = "; ".join(f"{name}: {reason}" for name, reason in obstacles.items())
@@ -281,7 +282,7 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
         elif tool.name in obstacles:
             tools.append(_without_strict(tool))
         else:
-            tools.append(_to_strict(tool, forms, ledger))
+            tools.append(_to_strict(tool, flags, forms, ledger))
     return replace(options, tools=tuple(tools)), forms
 
 
@@ -295,17 +296,22 @@ def _without_strict(tool: Function) -> Function:
     return replace(tool, strict=None) if tool.strict else tool
 
 
-def _to_strict(tool: Function, forms: dict[str, Schema], ledger: Ledger) -> Function:
+def _to_strict(tool: Function, flags: Flags, forms: dict[str, Schema], ledger: Ledger) -> Function:
     """Return a tool in strict form, with a note on each change."""
     if not tool.strict:
         ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
     parameters = tool.parameters or {}
-    form: Schema = adapt.make_strict({**parameters, "type": "object", "properties": parameters.get("properties") or {}})
+    whole = {**parameters, "type": "object", "properties": parameters.get("properties") or {}}
+    rules = flags.schema.rules or ()
+    if "closed" in rules:
+        form, flag, did = adapt.adapt_schema(whole, rules, flags.schema.drop or ()), "schema.rules", "closed"
+    else:
+        flag, did = "tools.strict", "closed, every property required, optional ones nullable"
+        form = adapt.make_strict(whole)
     if form == tool.parameters:
         return tool if tool.strict else replace(tool, strict=True)
     if tool.parameters:  # an empty schema needs no note
-        did = "closed, every property required, optional ones nullable"
-        ledger.may_change("strict-form", "tools.strict", f"the parameters of {tool.name}", did)
+        ledger.may_change("strict-form", flag, f"the parameters of {tool.name}", did)
         forms[tool.name] = tool.parameters
     return replace(tool, strict=True, parameters=form)
 
@@ -313,10 +319,12 @@ def _to_strict(tool: Function, forms: dict[str, Schema], ledger: Ledger) -> Func
 # ── schemas without a strict form ────────────────────────────────────────────
 
 
-def _strict_obstacle(schema: Schema | None) -> str | None:
+def _strict_obstacle(schema: Schema | None, flags: Flags) -> str | None:
     """Return why parameters have no strict form; None where they have one."""
     if not schema:
         return None
+    if "closed" in (flags.schema.rules or ()) and adapt.is_recursive(schema):
+        return "its parameters are recursive"
     if schema.get("type", "object") != "object" or any(key in schema for key in _LIST_KEYS) or "$ref" in schema:
         return "its parameters are not a plain object"
     if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
