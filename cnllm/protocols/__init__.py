@@ -112,8 +112,8 @@ class ServerStream(ABC):
 
     `input_tokens` is an estimate of the request's tokens, for protocols that count them at the beginning. `body` is the
     whole reply, on protocols whose last event repeats it. With `needs_arguments` a call whose arguments cannot be read
-    has no end, and a reply whose client would miss it has none. With `begins_late` the first frames say what is known
-    of the reply when they are sent; those of other protocols are numbered.
+    has no end, and a reply whose client would miss it has none. With `begins_late` the first frames say what was
+    known of the reply before its content; those of other protocols are numbered.
     """
 
     needs_arguments = False

@@ -36,6 +36,7 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    UsageSeen,
     checks,
 )
 from cnllm.types.checks import struct_fault
@@ -46,6 +47,8 @@ from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+_BEFORE_CONTENT = frozenset([UsageSeen, ExtraAdded, NoteAdded])
+"""Events about the reply. Those before its content may stand in the first frames."""
 _NO_PLACE = "this client's protocol has no place for it"
 _REPLY_FORM = ("stream_options",)
 """Keys of a body about the form of its reply, which stays that of the path."""
@@ -347,7 +350,9 @@ class StreamWriter:
 
     def begin(self) -> bytes:
         """Return the bytes before the first event."""
-        return _encode_frames(self._encoder.begin()) if self._head is None else self._head
+        if self._head is None:
+            self._head = _encode_frames(self._encoder.begin())
+        return self._head
 
     @property
     def body(self) -> dict[str, Any] | None:
@@ -360,6 +365,8 @@ class StreamWriter:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         if self._is_over:
             return b""
+        if self._head is None and type(event) not in _BEFORE_CONTENT:
+            self.begin()
         try:
             # Most of a stream are deltas.
             if isinstance(event, _DELTAS) and (data := self._continue(delta_key(event), [event.text])) is not None:
