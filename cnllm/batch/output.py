@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
@@ -81,7 +81,7 @@ class Line(Struct, frozen=True):
 
     id: str | int | None
     identity: str | None
-    attempts: int
+    attempts: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     error: LineError | None = None
     reply: LineReply | None = None
     line: int | None = None

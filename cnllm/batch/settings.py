@@ -29,6 +29,8 @@ GroupBy = Literal["prefix"]
 
 Requests = str | os.PathLike[str] | Iterable[Any]
 
+_MOST_AT_ONCE = 1_000_000  # more connections no process has
+
 
 class AllowanceOptions(TypedDict, total=False):
     """The options of many requests together: what they cost, how many run, and at which pace."""
@@ -156,7 +158,7 @@ def make_settings(
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
         "options": {k: v for k, v in options.items() if k not in settings and k != "api_key"},
-        "concurrency": None if concurrency == "auto" else concurrency,
+        "concurrency": None if concurrency == "auto" else min(concurrency, _MOST_AT_ONCE),
         "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
         "tag": None if options.get("tag") is None else checks.as_tag("tag", options["tag"]),
         "assume_output": checks.number("assume_output", options.get("assume_output"), 1, none=True),

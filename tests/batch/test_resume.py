@@ -281,6 +281,18 @@ def test_each_line_of_a_row_was_paid(tmp_path: Path) -> None:
     assert len(lines(tmp_path)) == 5
 
 
+def test_a_line_with_a_number_that_no_batch_writes_is_no_answer(tmp_path: Path) -> None:
+    source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
+    with stub() as server:
+        run(server, tmp_path, source, concurrency=10**400)
+        text = out.read_text()
+        assert '"attempts":1' in text
+        out.write_text(text.replace('"attempts":1', f'"attempts":{10**30}', 1))
+        (tmp_path / "out.jsonl.state").unlink()
+        with pytest.raises(CnllmError, match=r"out\.jsonl"):
+            run(server, tmp_path, source)
+
+
 def test_a_line_that_the_state_does_not_know_yet_costs_what_it_says_or_what_was_reserved(tmp_path: Path) -> None:
     """A crash came between the line and the state. A refused request costs nothing."""
     uncounted = reply("re: p1")
