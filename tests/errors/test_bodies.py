@@ -70,6 +70,19 @@ def test_a_status_at_the_start_of_the_sentence_counts_where_http_says_success() 
         assert error.status == expected
 
 
+def test_a_list_or_braces_in_a_sentence_are_part_of_it() -> None:
+    for text in (
+        "The stop texts are [1, 2], not texts.",
+        "Put {name} there.",
+        "Only ['a', 'b'] are known.",
+        "No } or {.",
+    ):
+        error = failure(
+            model("openai-compatible", "openai-chat"), 400, json.dumps({"error": {"message": text}}).encode()
+        )
+        assert error.message.splitlines()[0] == text
+
+
 def test_a_number_in_the_error_decides_where_it_says_more_than_the_status_around_it() -> None:
     for status, number, expected in (
         (500, 429, cnllm.RateLimited),
