@@ -16,6 +16,7 @@ REGISTRY = cnllm.Registry.load()
 MODEL = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
 WRONG: dict[str, list[Any]] = {
     "parallel_tool_calls": ["no", "true", 0, 1, 1.0, [], {}],
+    "stream": ["yes", 1.5, []],
     "prefill": ["yes", 1, []],
     "pdf_text": ["yes", 1, []],
     "temperature": ["0.5", "hot", True, [0.5], {"value": 1}],
