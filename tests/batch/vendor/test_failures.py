@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_a_line_says_what_a_run_waits_for(tmp_path: Path, step: str) -> None:
             )
     jobs = "1 job at the vendor: 0/1" if step == "poll" else "1 job at the vendor: 1/1" if step == "results" else ""
     assert jobs in seen[-1]
-    assert "the vendor answered HTTP 503 · next request in 5 min 00 s" in seen[-1]
+    assert re.search("the vendor answered HTTP 503 · next request in (5 min 00|4 min [0-5][0-9]) s", seen[-1])
 
 
 def test_a_results_file_that_breaks_off_is_fetched_again(tmp_path: Path) -> None:
