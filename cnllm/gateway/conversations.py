@@ -23,7 +23,7 @@ _THOUGHTS = "the model's thoughts go at each new message of the user"
 
 
 class SentPrefix:
-    """How a conversation with one model began: the parts of its last request, and the input tokens that this had."""
+    """The beginning of a conversation with one model: the parts of its last request, and the input tokens of that."""
 
     def __init__(self, parts: Fingerprint) -> None:
         self.id = secrets.token_hex(5)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import localize_word
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
@@ -70,6 +69,8 @@ def format_count(tokens: int | None) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
+    from cnllm.types.words import plural  # loads msgspec, for which --help has no use
+
     return f"{number} {noun}{plural(number)}"
 
 
