@@ -69,9 +69,7 @@ def format_count(tokens: int | None) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
-    from cnllm.types.words import plural  # loads msgspec, for which --help has no use
-
-    return f"{number} {noun}{plural(number)}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_amount(value: float | None) -> str:

@@ -20,7 +20,6 @@ from cnllm.cli.option_types import flag, repeated
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 from cnllm.cli.output.table import line_width, table
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.model_facts.summary import Listing
@@ -132,7 +131,8 @@ def list_(
         elif (close := _similar(text, [*listing.models, *itertools.chain(*listing.short.values())])) is not None:
             stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
-        stdio.print_line(f"{len(current)} model{plural(len(current))}{left_out}")
+        plural = "" if len(current) == 1 else "s"  # the list needs nothing of cnllm.types, which loads msgspec
+        stdio.print_line(f"{len(current)} model{plural}{left_out}")
 
 
 def _family_model(text: str) -> str | None:
