@@ -10,7 +10,7 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -187,6 +187,8 @@ class Markers:
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
+        self.has_start: Callable[[str], object] = self._first.search
+        """A quicker test: whether a text contains a character with which a marker begins."""
         self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
 

@@ -100,7 +100,6 @@ class ReplyBuilder:
         self._calls = calls
         if around is not None:
             around.lets_text = calls is not None
-        self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
         self._busy = False  # a stage holds text back
         self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the
@@ -261,27 +260,32 @@ class ReplyBuilder:
             events = self.collected.calls.go_on(kind, pieces)
             out += events if self._answer is None else self._answer.events(events)
             return out
-        in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
+        in_reasoning, parts, calls = kind is not None, self.collected.parts, self._calls
         if in_reasoning in self._undecided and self._deltas is not None:
             self._deltas.skip(pieces, in_reasoning=in_reasoning)
-        if may_begin is None:
+        if calls is None:
             return parts.put_run(pieces, in_reasoning=in_reasoning)
-        assert calls is not None
-        if not self._busy and not may_begin(pieces[0] if len(pieces) == 1 else "".join(pieces)):
-            if calls.is_reading:
-                calls.skip(pieces, in_reasoning=in_reasoning)
-            return parts.put_run(pieces, in_reasoning=in_reasoning)
+        if not self._busy and not calls.has_start(pieces[0] if len(pieces) == 1 else "".join(pieces)):
+            return self._pass_by(pieces, calls, in_reasoning=in_reasoning)
         out = []
+        plain: list[str] = []  # neighbours that pass by; each piece is read as if it came alone
         for text in pieces:
-            if self._busy or len(pieces) == 1 or may_begin(text):
-                self._row_input += 0 if in_reasoning else len(text)
-                self._push(ReasoningPiece(text, "") if in_reasoning else TextPiece(text), self._at_calls, out)
-                self._busy = not self.is_idle
-            else:
-                if calls.is_reading:
-                    calls.skip([text], in_reasoning=in_reasoning)
-                out += parts.put_run([text], in_reasoning=in_reasoning)
-        return out
+            if not self._busy and not calls.may_begin(text):
+                plain.append(text)
+                continue
+            if plain:
+                out += self._pass_by(plain, calls, in_reasoning=in_reasoning)
+                plain = []
+            self._row_input += 0 if in_reasoning else len(text)
+            self._push(ReasoningPiece(text, "") if in_reasoning else TextPiece(text), self._at_calls, out)
+            self._busy = not self.is_idle
+        return [*out, *self._pass_by(plain, calls, in_reasoning=in_reasoning)] if plain else out
+
+    def _pass_by(self, pieces: list[str], calls: TextCalls, *, in_reasoning: bool) -> Iterable[Event]:
+        """Add pieces in which no marker may begin."""
+        if calls.is_reading:
+            calls.skip(pieces, in_reasoning=in_reasoning)
+        return self.collected.parts.put_run(pieces, in_reasoning=in_reasoning)
 
     def _has_tagged(self) -> bool:
         """Whether reasoning stood between tags at the head of the answer."""

@@ -149,6 +149,8 @@ class TextCalls(Stage):
         # Most replies hold no character that may begin a marker: a filter is made when one appears.
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
+        self.has_start = rules.noticed.has_start
+        """Tests quickly whether `may_begin` may hold for a text or for a part of it."""
         self.may_begin = rules.noticed.may_begin
         """Tests whether a marker or a tag around an answer may begin in a text. While all is idle, others pass by."""
         self.is_idle = True
