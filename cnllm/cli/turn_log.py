@@ -1,7 +1,7 @@
 """Read conversations from the store for `call` and `chat`, and write their turns to it.
 
-A failure of the store must not cost the answer: it is reported in one line, and the call goes on. Only a call that
-continues a conversation needs the store.
+A failure of the store must not cost the answer: it is reported in one line, and the call goes on. Only to read the
+conversation that a call continues is the store needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class TurnLog:
 
     def __init__(self, conversation_id: str | None, *, writes: bool, tag: str | None = None) -> None:
         self._tag = tag
-        self._conversation_id = conversation_id
         self._mode = _mode() if writes else "off"
         self._store: Store | None = None
         self._conversation: Conversation | None = None
@@ -66,7 +65,7 @@ class TurnLog:
 
     def begin(self) -> None:
         """Begin a new conversation with the next turn."""
-        self._conversation_id = self._conversation = None
+        self._conversation = None
 
     def turns(self) -> list[tuple[int, list[Message]]]:
         """Return the turns so far: the number of each, and its messages."""
@@ -128,8 +127,6 @@ class TurnLog:
                     tag=self._tag,
                 )
         except CnllmError as error:
-            if self._conversation_id is not None:
-                raise
             _report_failure(error)
         return LoggedTurn(turn, self._entries)
 

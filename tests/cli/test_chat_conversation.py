@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
-from .support import DONE, HEAD, Machine, Server, Step, chat, chunk, texts
+from .support import DONE, HEAD, Machine, Server, Step, chat, chunk, read_until, texts
 from .test_chat_terminal import CTRL_C, CTRL_D, ENTER, HOME, ends, sent, shown, typing
 
 
@@ -45,6 +46,27 @@ def test_clear_begins_a_new_conversation_and_keeps_the_old_one(machine: Machine)
         assert [text for role, text in sent(peer, 1) if role == "user"] == ["two"]
     conversations = machine.run("logs", "list", "--json").json()
     assert len(conversations) == 2
+
+
+def test_a_conversation_that_goes_on_outlives_a_log_that_cannot_be_written(machine: Machine) -> None:
+    with Server(says("a"), says("b"), says("c"), says("d")) as peer:
+        machine.overlay(peer.url)
+        chat(machine, "one", args=HOME)
+        with machine.start(*HOME, "-c", stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"two\n")
+            process.stdin.flush()
+            read_until(process, b"b\n")
+            process.stdin.write(b"/tools\n")
+            process.stdin.flush()
+            assert process.stderr is not None
+            while b"there are no tools" not in process.stderr.readline():
+                pass  # the turn before it is written then
+            (machine.data / "conversations.db").unlink()
+            out, err = process.communicate(b"three\nfour\n", timeout=60)
+        assert (process.returncode, out) == (0, b"c\nd\n"), err
+        assert [text for _, text in sent(peer, 3)] == ["one", "a", "two", "b", "three", "c", "four"]
+    assert err.count(b"this call is not logged: ") == 2
 
 
 def test_save_writes_a_new_file(machine: Machine, tmp_path: Path) -> None:
