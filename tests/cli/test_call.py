@@ -402,8 +402,30 @@ def test_ctrl_c_before_anything_came(machine: Machine) -> None:
     with Server([Hold]) as peer:
         machine.overlay(peer.url)
         status, out, err = interrupted(machine, peer)
-        assert (status, out) == (130, "")
-        assert "Traceback" not in err
+        assert (status, out, err) == (130, "", "cnllm: interrupted; no answer arrived\n")
+
+
+def test_ctrl_c_after_a_step_shows_its_text_once(machine: Machine) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "calc", "arguments": '{"expression": "1+1"}'}}
+    with Server(
+        [HEAD, texts("One."), chunk(tool_calls=[call]), chunk("tool_calls"), DONE], [HEAD, texts("Two. Thr"), Hold]
+    ) as peer:
+        machine.overlay(peer.url)
+        status, out, err = interrupted(machine, peer, "--tool", "calc", "--sentences", shown="Two.")
+    assert (status, out.split()) == (130, ["One.", "Two.", "Thr"])
+    assert err.endswith("cnllm: interrupted; the answer so far is shown above\n")
+    with Server([HEAD, texts("One."), chunk(tool_calls=[call]), chunk("tool_calls"), DONE], [HEAD, Hold]) as peer:
+        machine.overlay(peer.url)
+        status, out, _ = interrupted(machine, peer, "--tool", "calc", shown="One.")
+        assert (status, out) == (130, "One.\n")
+
+
+def test_ctrl_c_shows_the_sentence_that_has_not_ended(machine: Machine) -> None:
+    with Server([HEAD, texts("One. Two. Thr"), Hold]) as peer:
+        machine.overlay(peer.url)
+        status, out, err = interrupted(machine, peer, "--sentences", shown="One.")
+        assert (status, out) == (130, "One. Two. Thr\n")
+        assert err == "cnllm: interrupted; the answer so far is shown above\n"
 
 
 # ── the simulator ────────────────────────────────────────────────────────────

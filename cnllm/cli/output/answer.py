@@ -18,6 +18,7 @@ from cnllm.config.redact import redact
 from cnllm.types import (
     Event,
     Finished,
+    Message,
     Note,
     NoteAdded,
     ReasoningDelta,
@@ -134,6 +135,9 @@ class TextView(View):
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)
         self._pending: list[str] | None = [] if hold and not self._out.terminal else None
+        self._has_answer = False
+        self._shown = 0  # characters of the present reply's text that were shown
+        self._last_step: Message | None = None
 
     def event(self, event: Event) -> None:
         """Show the content of an event."""
@@ -154,6 +158,7 @@ class TextView(View):
 
     def step(self, step: Step) -> None:
         """Show the tool results of one step, one line each."""
+        self._shown, self._last_step = 0, step.reply.message
         if not step.results:
             return
         self.pace.pause()
@@ -201,9 +206,17 @@ class TextView(View):
         self._out.end_line()
 
     def interrupt(self, reply: Reply | None) -> None:
-        """End the lines after an interruption, and say that the answer is partial."""
+        """Show the sentence that has not ended, end the lines, and say whether part of the answer is shown."""
+        if reply is not None and reply.message is not self._last_step:
+            self._text(reply.text[self._shown :])
         self.end(None)
-        self._print(translate("cnllm: interrupted; the answer so far is shown above"))
+        self._print(
+            translate(
+                "cnllm: interrupted; the answer so far is shown above"
+                if self._has_answer
+                else "cnllm: interrupted; no answer arrived"
+            )
+        )
 
     def _print(self, line: str) -> None:
         self._err.write(f"{terminal.escape(line)}\n", trusted=True)
@@ -211,6 +224,7 @@ class TextView(View):
     def _text(self, text: str) -> None:
         if not text:
             return
+        self._has_answer, self._shown = True, self._shown + len(text)
         if self._pending is not None:
             self._pending.append(text)
             return
@@ -226,6 +240,7 @@ class TextView(View):
         self._err.write(text, (DIM, RESET) if self._dim else ("", ""))
 
     def _call(self, call: ToolCall) -> None:
+        self._has_answer = True
         self._err.end_line()
         if self._out.terminal:
             self._out.end_line()
@@ -233,6 +248,7 @@ class TextView(View):
         self._print(translate(f"tool call: {call.name} {call.raw}{problem}"))
 
     def _restart(self) -> None:
+        self._has_answer, self._shown = False, 0
         if self._pending is not None:
             self._pending.clear()
         self.end_lines()
