@@ -11,12 +11,15 @@ import click
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from cnllm.model_facts.summary import Names
 
 __all__ = [
     "SHELLS",
     "complete_aliases",
     "complete_conversations",
+    "complete_files",
     "complete_key_names",
     "complete_mcp_servers",
     "complete_models",
@@ -83,6 +86,11 @@ complete_key_names = completer(_key_names)
 complete_mcp_servers = completer(_mcp_servers)
 complete_templates = completer(_templates)
 complete_conversations = completer(_conversations)
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell complete the names of files."""
+    return click.Path().shell_complete(ctx, param, incomplete)
 
 
 def complete_in_powershell(command: click.Command) -> None:

@@ -408,9 +408,17 @@ def attachments(function: Any) -> Any:
         "attachments",
         cls=Option,
         metavar="FILE|URL|-",
+        shell_complete=completion.complete_files,
         help="A picture, PDF, sound or video; - is stdin. Repeatable.",
     )
-    file = repeated("-f", "--file", "files", metavar="FILE", help="A text file, or a quoted '*.py'. Repeatable.")
+    file = repeated(
+        "-f",
+        "--file",
+        "files",
+        metavar="FILE",
+        shell_complete=completion.complete_files,
+        help="A text file, or a quoted '*.py'. Repeatable.",
+    )
     return attach(file(function))
 
 

@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import jsonschema
 import pexpect
 import pytest
 
-from cnllm.cli.app import COMMANDS
+from cnllm.cli.app import COMMANDS, root
 
 from .support import Machine
 
@@ -48,6 +50,39 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
     done = subprocess.run(["bash", "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert "glm-4.7-flash" in done.stdout.splitlines(), done.stderr
+
+
+def _file_options(command: click.Command, path: list[str]) -> Iterator[list[str]]:
+    """The words before each value of a command that is a file."""
+    ctx = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            child = command.get_command(ctx, name)
+            assert child is not None
+            yield from _file_options(child, [*path, name])
+    for param in command.get_params(ctx):
+        words = (param.metavar or "").replace(".", "|").split("|")
+        if {"FILE", "DIR", "BILL"} & set(words):
+            yield [*path, *(param.opts[:1] if isinstance(param, click.Option) else [])]
+
+
+@installed("bash")
+def test_files_are_completed_wherever_a_value_is_one(environment: dict[str, str]) -> None:
+    options = list(_file_options(root, ["cnllm"]))
+    assert ["cnllm", "call", "-f"] in options
+    code = """
+eval "$(cnllm completion bash)"
+function=$(complete -p cnllm | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+compopt() { echo "$2"; }
+COMP_WORDS=("$@" rep)
+COMP_CWORD=$#
+"$function" cnllm
+"""
+    for words in options:
+        done = subprocess.run(
+            ["bash", "-c", code, "bash", *words], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stdout in ("default\n", "dirnames\n"), (words, done.stdout, done.stderr)
 
 
 @pytest.mark.long  # .ci/run installs no such shell

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import option_types, options
+from cnllm.cli import completion, option_types, options
 from cnllm.cli.option_types import flag, repeated
 
 __all__ = ["batch"]
@@ -36,7 +36,12 @@ HELP = options.Help(
 @click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
 @options.reasoning("off, on, minimal … max, or tokens.")
-@click.option("--schema", metavar="FILE|FIELDS", help="The answers' JSON Schema, or 'name, age int, tags [str]'.")
+@click.option(
+    "--schema",
+    metavar="FILE|FIELDS",
+    shell_complete=completion.complete_files,
+    help="The answers' JSON Schema, or 'name, age int, tags [str]'.",
+)
 @options.tool
 @options.mcp
 @click.option(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import option_types, options
+from cnllm.cli import completion, option_types, options
 from cnllm.cli.option_types import file, flag, repeated
 from cnllm.cli.output import errors
 
@@ -55,7 +55,12 @@ _form = partial(click.option, is_flag=True, expose_value=False, callback=_set_fo
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
-@click.option("--schema", metavar="FILE|FIELDS", help="The answer's JSON Schema, or 'name, age int, tags [str]'.")
+@click.option(
+    "--schema",
+    metavar="FILE|FIELDS",
+    shell_complete=completion.complete_files,
+    help="The answer's JSON Schema, or 'name, age int, tags [str]'.",
+)
 @options.attachments
 @options.templates
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")

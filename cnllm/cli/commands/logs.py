@@ -296,9 +296,18 @@ _CSV = (*_COUNTS, "currency", "amount", "at_most", "missing", "unknown", "uncoun
 @click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
 @flag("--csv", "as_csv", help="Print CSV: a line for each currency, without a sum.")
 @click.option(
-    "--against", "bill", metavar="BILL", help="Compare with a vendor's bill: a CSV file, a folder or a ZIP archive."
+    "--against",
+    "bill",
+    metavar="BILL",
+    shell_complete=completion.complete_files,
+    help="Compare with a vendor's bill: a CSV file, a folder or a ZIP archive.",
 )
-@click.option("--columns", metavar="FILE", help="A TOML file that describes the columns of another bill.")
+@click.option(
+    "--columns",
+    metavar="FILE",
+    shell_complete=completion.complete_files,
+    help="A TOML file that describes the columns of another bill.",
+)
 @click.option("--plot", metavar="FILE.svg", type=click.Path(), help="Draw the lines into an SVG file, too.")
 @options.as_json("the lines and their sum")
 @click.pass_context

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from cnllm.cli import download, options, questions
+from cnllm.cli import completion, download, options, questions
 from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
 from cnllm.cli.option_types import file, flag, repeated
@@ -284,7 +284,7 @@ def _report(
 
 
 @registry.command()
-@click.argument("source", metavar="FILE|URL")
+@click.argument("source", metavar="FILE|URL", shell_complete=completion.complete_files)
 @flag("--dry-run", help="Check the release, show the changes, and write nothing.")
 @flag("--yes", help="Install it without a question.")
 def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
