@@ -62,7 +62,7 @@ def _file_options(command: click.Command, path: list[str]) -> Iterator[list[str]
             yield from _file_options(child, [*path, name])
     for param in command.get_params(ctx):
         words = (param.metavar or "").replace(".", "|").split("|")
-        if {"FILE", "DIR", "BILL"} & set(words):
+        if {"FILE", "DIR", "BILL", "IN"} & set(words):
             yield [*path, *(param.opts[:1] if isinstance(param, click.Option) else [])]
 
 

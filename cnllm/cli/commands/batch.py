@@ -26,7 +26,7 @@ HELP = options.Help(
 
 
 @click.command(cls=options.ModelCommand, layout=HELP)
-@click.argument("source", metavar="IN")
+@click.argument("source", metavar="IN", shell_complete=completion.complete_files)
 @options.model(
     "models", multiple=True, text="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model."
 )
