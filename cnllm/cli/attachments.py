@@ -180,20 +180,22 @@ def _read_text(name: str) -> str:
     return text
 
 
-def encoding_hint(data: bytes, name: str) -> str:
+def encoding_hint(data: bytes, name: str, *, attaches: bool = True) -> str:
     """Return what to do with bytes that are no UTF-8: attach a medium, convert text. `name` is a file, or - for stdin.
 
-    Text in GB18030 is not converted here: of one file nobody can tell whether it is that, or another old encoding.
+    `attaches` is whether the command has `-a`. Text in GB18030 is not converted here: of one file nobody can tell
+    whether it is that, or another old encoding.
     """
     quoted = shlex.quote(name)
-    if _media_type(data) is not None:
-        return f"attach it: -a {quoted}"
+    is_media = _media_type(data) is not None
     try:
-        is_text = b"\0" not in data and bool(data.decode("gb18030"))
+        is_text = not is_media and b"\0" not in data and bool(data.decode("gb18030"))
     except UnicodeDecodeError:
         is_text = False
+    if not is_text and not attaches:
+        return "pipe UTF-8 in"
     if not is_text:
-        return f"-a {quoted} attaches a picture, a PDF, a sound or a video"
+        return f"attach it: -a {quoted}" if is_media else f"-a {quoted} attaches a picture, a PDF, a sound or a video"
     return f"convert it first, for example: iconv -f GB18030 -t UTF-8{'' if name == '-' else f' {quoted}'} | cnllm …"
 
 

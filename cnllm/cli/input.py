@@ -67,17 +67,20 @@ def read_messages(text: str, system: str | None, extras: Sequence[Part] = ()) ->
     return [Message("system", [Text(decode_argument(system, "--system"))]), question] if system else [question]
 
 
-def read_text(argument: str | None, *, required: bool = True) -> str:
-    """Read TEXT, or stdin if TEXT is absent or `-`. If both have text, join them with a blank line."""
+def read_text(argument: str | None, *, required: bool = True, attaches: bool = True) -> str:
+    """Read TEXT, or stdin if TEXT is absent or `-`. If both have text, join them with a blank line.
+
+    `attaches` is whether the command has `-a`.
+    """
     if argument == "-":
-        text = _stdin(sys.stdin, wait=True)
+        text = _stdin(sys.stdin, wait=True, attaches=attaches)
     elif argument is None:
         typing = sys.stdin is not None and sys.stdin.isatty()
         if typing and required:
             raise UsageError("there is no text", _HINT)
-        text = "" if typing else _stdin(sys.stdin, wait=True)
+        text = "" if typing else _stdin(sys.stdin, wait=True, attaches=attaches)
     else:
-        piped = _stdin(sys.stdin, wait=False)
+        piped = _stdin(sys.stdin, wait=False, attaches=attaches)
         text = decode_argument(argument, "the text")
         if piped.strip():
             text = f"{text}\n\n{piped}" if text.strip() else piped
@@ -86,7 +89,7 @@ def read_text(argument: str | None, *, required: bool = True) -> str:
     return text if text.strip() else ""
 
 
-def _stdin(stream: object, *, wait: bool) -> str:
+def _stdin(stream: object, *, wait: bool, attaches: bool) -> str:
     """Read all of stdin. Without `wait`, read only a pipe or a file: other kinds of stdin are not for this program."""
     raw: BinaryIO | None = getattr(stream, "buffer", None)
     if raw is None:
@@ -103,7 +106,7 @@ def _stdin(stream: object, *, wait: bool) -> str:
 
         line = data.count(b"\n", 0, error.start) + 1
         message = f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}"
-        raise UsageError(message, encoding_hint(data, "-")) from None
+        raise UsageError(message, encoding_hint(data, "-", attaches=attaches)) from None
 
 
 def decode_argument(argument: str, label: str) -> str:

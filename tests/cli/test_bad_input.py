@@ -137,6 +137,14 @@ def test_stdin_that_is_no_utf8(machine: Machine) -> None:
     machine.run("call", "--model", "home/m", "look", stdin=gbk).fails(2, "stdin is not UTF-8")
 
 
+@pytest.mark.parametrize("data", [b"\xff\0", b"\x89PNG\r\n\x1a\n"], ids=["bytes", "a picture"])
+@pytest.mark.parametrize("command", ["fit", "sanitize"])
+def test_a_command_without_attachments_names_none(machine: Machine, command: str, data: bytes) -> None:
+    done = machine.run(command, "--model", "glm-4.7", stdin=data)
+    done.fails(2, "stdin is not UTF-8", "pipe UTF-8 in")
+    assert "-a -" not in done.err
+
+
 def test_text_that_is_no_utf8(machine: Machine) -> None:
     machine.run("call", "--model", "home/m", "\udcff").fails(2, "not UTF-8")
     machine.run("call", "--model", "home/m", "-s", "\udcff", "hi").fails(2, "--system is not UTF-8")

@@ -34,7 +34,7 @@ def fit(model: str, tools: str | None, parameters: tuple[str, ...], *, as_json: 
     """
     from cnllm.client import api
 
-    messages = _messages(option_parsing.parse_json(read_text("-", required=False).encode(), "stdin"))
+    messages = _messages(option_parsing.parse_json(read_text("-", required=False, attaches=False).encode(), "stdin"))
     call_options = option_parsing.call_options(parameters, tools_file=tools)
     try:
         result = api.fit(model, messages, **call_options)

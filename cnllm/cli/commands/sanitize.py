@@ -42,7 +42,7 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *
     from cnllm.client import sanitizer
 
     tool_list = option_parsing.read_tools(tools) if tools is not None else None
-    text = read_text("-", required=False)
+    text = read_text("-", required=False, attaches=False)
     with errors.correcting():
         result = sanitizer.sanitize(model, text, tool_list, lang, recover_text_calls=text_calls)
     if as_json:
