@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import unicodedata
@@ -99,6 +100,14 @@ def test_a_gateway_that_does_not_start_says_why_in_chinese(chinese: Machine, arg
     assert done.status == 2
     assert HAN.search(done.err)
     assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", done.err), done.err
+
+
+def test_a_missing_choice_and_a_port_in_use_are_chinese_as_a_whole(chinese: Machine) -> None:
+    assert chinese.run("registry", "rollback").err.splitlines()[0] == "cnllm: 缺少参数 '{updates|release}'"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = chinese.run("simulate", "--port", str(port))
+    assert (done.status, done.err.splitlines()[0]) == (2, f"cnllm: 无法监听端口 {port}：地址已被占用")
 
 
 def test_c_is_english_whatever_lang_says(chinese: Machine) -> None:

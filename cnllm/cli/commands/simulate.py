@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import click
@@ -63,6 +64,5 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
                 stdio.print_line(f"simulated: {server.url}/PROVIDER answers for every provider; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
-        raise errors.UsageError(
-            f"cannot listen on port {port}: {error.strerror}", "choose another: --port N"
-        ) from error
+        reason = os.strerror(error.errno) if error.errno else error  # without the address, which asyncio adds
+        raise errors.UsageError(f"cannot listen on port {port}: {reason}", "choose another: --port N") from error

@@ -205,6 +205,8 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
     if hint is None and error.ctx is not None:
         hint = _usage_hint(error, error.ctx)
     message = error.format_message()
+    if isinstance(error, click.MissingParameter):  # its name or the hint lists the values
+        message = message.partition(". Choose from")[0]
     if isinstance(error, click.NoSuchOption):  # the hint has the guess
         message = f"there is no option {error.option_name}"
     elif (match := _NO_COMMAND.match(message)) is not None:
