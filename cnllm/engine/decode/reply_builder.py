@@ -21,7 +21,7 @@ from cnllm.engine.decode.parts import Fragments, PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Item, Restart, Stage, next_places
 from cnllm.engine.decode.structured import AnswerCall, read_answer
-from cnllm.engine.decode.text_tool_calls import Then, text_calls
+from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_calls
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan, unknown_plan
