@@ -147,6 +147,30 @@ def test_one_grammar_for_answers_and_calls_takes_closed_objects_without_bounds(w
     assert "schema.rules" in [note.flag for note in made.notes]
 
 
+def test_strict_tools_beyond_the_limits_of_a_request_go_without_strict() -> None:
+    """https://platform.claude.com/docs/en/build-with-claude/structured-outputs: 20 tools, 24 optional, 16 unions."""
+
+    def object_of(optional: int, unions: int) -> Json:
+        kinds: Json = {f"u{n}": {"type": ["string", "null"]} for n in range(unions)}
+        nested: Json = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+        nested["properties"] |= {f"o{n}": {"type": "string"} for n in range(optional)}
+        return {"type": "object", "properties": {**kinds, "in": nested}, "required": [*kinds, "in"]}
+
+    def strict(*parameters: Json) -> list[bool]:
+        made = plan("anthropic/claude-opus-5-5", *[tool(f"t{n}", each) for n, each in enumerate(parameters)])
+        notes = [note for note in made.notes if note.flag == "tools.strict_limits"]
+        sent = [bool(t.get("strict")) for t in made.body["tools"]]
+        assert [note.code for note in notes] == ["strict-dropped"] * (False in sent)
+        assert [name for name, is_strict in zip(("t0", "t1", "t2"), sent, strict=False) if not is_strict] == [
+            name for name in ("t0", "t1", "t2") if any(name in note.said.split(", ") for note in notes)
+        ]
+        return sent
+
+    assert strict(*[object_of(0, 0)] * 22) == [True] * 20 + [False] * 2
+    assert strict(object_of(20, 0), object_of(5, 0), object_of(4, 0)) == [True, False, True]
+    assert strict(object_of(0, 10), object_of(0, 6), object_of(0, 1)) == [True, True, False]
+
+
 def test_claude_gets_strict_tools_closed() -> None:
     for name in ("anthropic/claude-haiku-4-5", "anthropic/claude-opus-5-5"):
         made = plan(name, tool(parameters=ADDRESS))

@@ -14,7 +14,7 @@ from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
 from cnllm.protocols.identifiers import accepted_name, distinct_name
-from cnllm.registry.flags import Flags, Tools
+from cnllm.registry.flags import Flags, StrictLimits, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import short_text
@@ -276,14 +276,41 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
         return replace(options, tools=tuple(map(_without_strict, options.tools))), {}
     tools: list[Function] = []
     forms: dict[str, Schema] = {}
+    room, left_out = _Room(rules.strict_limits or StrictLimits()), list[str]()
     for tool in options.tools:
         if not _is_affected(tool, rules):
             tools.append(tool)
         elif tool.name in obstacles:
             tools.append(_without_strict(tool))
+        elif room.takes(form := _strict_form(tool, flags)):
+            tools.append(_to_strict(tool, form, flags, forms, ledger))
         else:
-            tools.append(_to_strict(tool, flags, forms, ledger))
+            tools.append(_without_strict(tool))
+            left_out.append(tool.name)
+    if left_out:
+        did = "sent without strict: all of them are too large together"
+        ledger.may_change("strict-dropped", "tools.strict_limits", ", ".join(left_out), did)
     return replace(options, tools=tuple(tools)), forms
+
+
+class _Room:
+    """The room for strict functions in one request."""
+
+    def __init__(self, limits: StrictLimits) -> None:
+        self._left = [limits.functions, limits.optional, limits.unions]
+
+    def takes(self, form: Schema) -> bool:
+        """Take the parameters of a function. Whether there is room for them."""
+        nodes = list(schemas_in(form))
+        optional = sum(len((node.get("properties") or {}).keys() - set(node.get("required") or ())) for node in nodes)
+        unions = sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes)
+        left = [
+            None if room is None else room - size for room, size in zip(self._left, (1, optional, unions), strict=True)
+        ]
+        if any(room is not None and room < 0 for room in left):
+            return False
+        self._left = left
+        return True
 
 
 def _is_affected(tool: Function, rules: Tools) -> bool:
@@ -296,21 +323,27 @@ def _without_strict(tool: Function) -> Function:
     return replace(tool, strict=None) if tool.strict else tool
 
 
-def _to_strict(tool: Function, flags: Flags, forms: dict[str, Schema], ledger: Ledger) -> Function:
-    """Return a tool in strict form, with a note on each change."""
-    if not tool.strict:
-        ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
+def _strict_form(tool: Function, flags: Flags) -> Schema:
+    """Return the parameters of a tool in strict form."""
     parameters = tool.parameters or {}
     whole = {**parameters, "type": "object", "properties": parameters.get("properties") or {}}
     rules = flags.schema.rules or ()
-    if "closed" in rules:
-        form, flag, did = adapt.adapt_schema(whole, rules, flags.schema.drop or ()), "schema.rules", "closed"
-    else:
-        flag, did = "tools.strict", "closed, every property required, optional ones nullable"
-        form = adapt.make_strict(whole)
+    form: Schema = (
+        adapt.adapt_schema(whole, rules, flags.schema.drop or ()) if "closed" in rules else adapt.make_strict(whole)
+    )
+    return form
+
+
+def _to_strict(tool: Function, form: Schema, flags: Flags, forms: dict[str, Schema], ledger: Ledger) -> Function:
+    """Return a tool in strict form, with a note on each change."""
+    if not tool.strict:
+        ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
     if form == tool.parameters:
         return tool if tool.strict else replace(tool, strict=True)
     if tool.parameters:  # an empty schema needs no note
+        flag, did = "tools.strict", "closed, every property required, optional ones nullable"
+        if "closed" in (flags.schema.rules or ()):
+            flag, did = "schema.rules", "closed"
         ledger.may_change("strict-form", flag, f"the parameters of {tool.name}", did)
         forms[tool.name] = tool.parameters
     return replace(tool, strict=True, parameters=form)

@@ -38,7 +38,7 @@ from cnllm.registry.flags.reply import (
     UsagePaths,
 )
 from cnllm.registry.flags.request import Body, CallFlags, Messages, Param, Prefill, Schema
-from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearchFlags
+from cnllm.registry.flags.tools import CallPaths, Leak, StrictLimits, ToolChoice, Tools, WebSearchFlags
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "SourceFacts",
     "Status",
     "StreamFlags",
+    "StrictLimits",
     "Table",
     "ToolChoice",
     "Tools",

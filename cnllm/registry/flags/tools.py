@@ -2,10 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
 from cnllm.registry.flags.describe import EVERY_WIRE, READ_PATH, WRITE_PATH, Base, formerly
 from cnllm.types.policy import TextCalls
 
-__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearchFlags"]
+__all__ = ["CallPaths", "Leak", "StrictLimits", "ToolChoice", "Tools", "WebSearchFlags"]
+
+
+_FromZero = Annotated[int, Meta(ge=0)]
 
 
 class ToolChoice(Base, frozen=True):
@@ -35,6 +40,20 @@ class CallPaths(Base, frozen=True):
     """The path of the arguments."""
 
 
+class StrictLimits(Base, frozen=True):
+    """The most that the strict functions of one request may have together; those beyond it are sent without `strict`.
+
+    Why: An endpoint that makes one grammar of all of them refuses the request where it becomes too large.
+    """
+
+    functions: _FromZero | None = None
+    """The number of functions."""
+    optional: _FromZero | None = None
+    """The number of properties in their parameters that are not required, nested ones included."""
+    unions: _FromZero | None = None
+    """The number of values in their parameters that have several types."""
+
+
 class Tools(Base, frozen=True):
     """The endpoint's rules for tools."""
 
@@ -54,6 +73,8 @@ class Tools(Base, frozen=True):
     """Whether all functions must be strict if one is. Why: Some endpoints refuse a list in which only some functions
     are strict.
     """
+    strict_limits: StrictLimits | None = None
+    """The most strict functions of one request."""
     custom: bool | None = None
     """Whether the endpoint knows custom tools, whose input is plain text, with their grammars. If not, each of them is
     a function with one argument, and cnllm checks the input. Why: Most endpoints know functions alone.
