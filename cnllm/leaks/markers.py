@@ -240,7 +240,12 @@ class Markers:
     def may_begin(self, text: str) -> bool:
         """Whether a marker may begin in a text. It is only a hint, quick beside HTML and code, too."""
         first = self._first.search(text)
-        return first is not None and self._hint.search(text, first.start()) is not None
+        if first is None:
+            return False
+        start, end = first.start(), len(text) - self.longest
+        if end - start > _LONG and self._chars and self.find(text, start) is None:
+            start = end
+        return self._hint.search(text, start) is not None
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.

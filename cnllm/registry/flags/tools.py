@@ -43,7 +43,7 @@ class CallPaths(Base, frozen=True):
 class StrictLimits(Base, frozen=True):
     """The most that the strict functions of one request may have together; those beyond it are sent without `strict`.
 
-    Why: An endpoint that makes one grammar of all of them refuses the request where it becomes too large.
+    Why: Each of them alone can be what makes the grammar too large.
     """
 
     functions: _FromZero | None = None
@@ -74,7 +74,9 @@ class Tools(Base, frozen=True):
     are strict.
     """
     strict_limits: StrictLimits | None = None
-    """The most strict functions of one request."""
+    """What the strict functions of one request may have together. Why: Some agents make all of their functions strict,
+    and an endpoint that makes one grammar of them refuses the request where it becomes too large.
+    """
     custom: bool | None = None
     """Whether the endpoint knows custom tools, whose input is plain text, with their grammars. If not, each of them is
     a function with one argument, and cnllm checks the input. Why: Most endpoints know functions alone.
