@@ -30,14 +30,14 @@ class AnswerTags(Stage):
     """
 
     __slots__ = (
-        *("_closers", "_has_begun", "_has_ended", "_has_thought", "_may_close", "_opener", "_openers"),
+        *("_closers", "_closing", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
         *("is_idle", "lets_text", "pending"),
     )
 
     def __init__(self, tags: list[str], has_thought: Callable[[], bool] | None = None) -> None:
         self._openers = [tag for before, tag in pairwise(["", *tags]) if not before]
         self._closers = [tag for before, tag in pairwise(tags) if before and tag]
-        self._may_close = Markers.copy(tuple(self._closers)).may_begin if self._closers else None
+        self._closing = Markers.copy(tuple(self._closers)) if self._closers else None
         self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
         self._begin()
@@ -100,7 +100,8 @@ class AnswerTags(Stage):
 
     def _tail_start(self, text: str) -> int:
         """Return the start of the closing tags, or of the beginning of one, that end a text; its length if none do."""
-        if self._may_close is None or not self._may_close(text):  # as nearly always
+        closing = self._closing
+        if closing is None or not (closing.has_start(text) and closing.may_begin(text)):  # as nearly always
             return len(text)
         position = 0
         while (start := min((at for tag in self._closers if (at := text.find(tag, position)) >= 0), default=-1)) >= 0:

@@ -231,7 +231,7 @@ class TextCalls(Stage):
             text = self._hold(item.text)
         if text is None:
             pass
-        elif self.is_idle and not self.may_begin(text):
+        elif self.is_idle and not (self.has_start(text) and self.may_begin(text)):
             if filter_ is not None:
                 filter_.skip(text)
             return [item if text is item.text else TextPiece(text)]
