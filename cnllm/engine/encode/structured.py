@@ -9,12 +9,11 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
-from cnllm.engine.encode.tools import closing_obstacles
+from cnllm.engine.encode.tools import closing_obstacles, takes_closed_alone
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import DEFAULT_NAME, RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
-from cnllm.schemas.adapt import is_recursive
 from cnllm.schemas.subschemas import resolve
 from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
@@ -130,11 +129,7 @@ def _first_method(
 
 def _obstacle(schema: dict[str, Any], flags: Flags) -> str | None:
     """Return why an endpoint that takes closed objects alone cannot take a schema; None where it can."""
-    if "closed" not in (flags.schema.rules or ()):
-        return None
-    if is_recursive(schema):
-        return "the schema is recursive"
-    return next(closing_obstacles(schema), None)
+    return next(closing_obstacles(schema, flags), None) if takes_closed_alone(flags) else None
 
 
 def _force_tool(answer: OutputMethod, request: Draft, ledger: Ledger) -> OutputMethod:

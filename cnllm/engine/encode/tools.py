@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -34,6 +36,7 @@ __all__ = [
     "drop_unsupported",
     "fit_names",
     "resolve_tool_choice",
+    "takes_closed_alone",
     "takes_parallel",
 ]
 
@@ -274,43 +277,41 @@ def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple
         ledger.may_change("strict-dropped", "tools.strict_all" if rules.strict_all else "tools.strict", subject, did)
     if obstacles and rules.strict_all:
         return replace(options, tools=tuple(map(_without_strict, options.tools))), {}
+    strict = {
+        t.name: _strict_form(t, flags) for t in options.tools if _is_affected(t, rules) and t.name not in obstacles
+    }
+    if left_out := _beyond_limits(strict, rules.strict_limits):
+        did = "sent without strict: all of them are too large together"
+        ledger.may_change("strict-dropped", "tools.strict_limits", ", ".join(left_out), did)
     tools: list[Function] = []
     forms: dict[str, Schema] = {}
-    room, left_out = _Room(rules.strict_limits or StrictLimits()), list[str]()
     for tool in options.tools:
         if not _is_affected(tool, rules):
             tools.append(tool)
-        elif tool.name in obstacles:
+        elif tool.name in obstacles or tool.name in left_out:
             tools.append(_without_strict(tool))
-        elif room.takes(form := _strict_form(tool, flags)):
-            tools.append(_to_strict(tool, form, flags, forms, ledger))
         else:
-            tools.append(_without_strict(tool))
-            left_out.append(tool.name)
-    if left_out:
-        did = "sent without strict: all of them are too large together"
-        ledger.may_change("strict-dropped", "tools.strict_limits", ", ".join(left_out), did)
+            tools.append(_to_strict(tool, strict[tool.name], flags, forms, ledger))
     return replace(options, tools=tuple(tools)), forms
 
 
-class _Room:
-    """The room for strict functions in one request."""
-
-    def __init__(self, limits: StrictLimits) -> None:
-        self._left = [limits.functions, limits.optional, limits.unions]
-
-    def takes(self, form: Schema) -> bool:
-        """Take the parameters of a function. Whether there is room for them."""
+def _beyond_limits(forms: Mapping[str, Schema], limits: StrictLimits | None) -> list[str]:
+    """Return the functions for which one request has no room beside those before them."""
+    out: list[str] = []
+    if limits is None:
+        return out
+    most = [math.inf if most is None else most for most in (limits.functions, limits.optional, limits.unions)]
+    taken = [0, 0, 0]
+    for name, form in forms.items():
         nodes = list(schemas_in(form))
         optional = sum(len((node.get("properties") or {}).keys() - set(node.get("required") or ())) for node in nodes)
         unions = sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes)
-        left = [
-            None if room is None else room - size for room, size in zip(self._left, (1, optional, unions), strict=True)
-        ]
-        if any(room is not None and room < 0 for room in left):
-            return False
-        self._left = left
-        return True
+        sums = [taken[0] + 1, taken[1] + optional, taken[2] + unions]
+        if all(map(operator.le, sums, most)):
+            taken = sums
+        else:
+            out.append(name)
+    return out
 
 
 def _is_affected(tool: Function, rules: Tools) -> bool:
@@ -327,10 +328,9 @@ def _strict_form(tool: Function, flags: Flags) -> Schema:
     """Return the parameters of a tool in strict form."""
     parameters = tool.parameters or {}
     whole = {**parameters, "type": "object", "properties": parameters.get("properties") or {}}
-    rules = flags.schema.rules or ()
-    form: Schema = (
-        adapt.adapt_schema(whole, rules, flags.schema.drop or ()) if "closed" in rules else adapt.make_strict(whole)
-    )
+    if takes_closed_alone(flags):
+        return adapt.adapt_schema(whole, flags.schema.rules or (), flags.schema.drop or ())
+    form: Schema = adapt.make_strict(whole)
     return form
 
 
@@ -342,7 +342,7 @@ def _to_strict(tool: Function, form: Schema, flags: Flags, forms: dict[str, Sche
         return tool if tool.strict else replace(tool, strict=True)
     if tool.parameters:  # an empty schema needs no note
         flag, did = "tools.strict", "closed, every property required, optional ones nullable"
-        if "closed" in (flags.schema.rules or ()):
+        if takes_closed_alone(flags):
             flag, did = "schema.rules", "closed"
         ledger.may_change("strict-form", flag, f"the parameters of {tool.name}", did)
         forms[tool.name] = tool.parameters
@@ -356,17 +356,22 @@ def _strict_obstacle(schema: Schema | None, flags: Flags) -> str | None:
     """Return why parameters have no strict form; None where they have one."""
     if not schema:
         return None
-    if "closed" in (flags.schema.rules or ()) and adapt.is_recursive(schema):
-        return "its parameters are recursive"
     if schema.get("type", "object") != "object" or any(key in schema for key in _LIST_KEYS) or "$ref" in schema:
         return "its parameters are not a plain object"
     if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
         return None  # it takes no arguments
-    return next(closing_obstacles(schema), None)
+    return next(closing_obstacles(schema, flags), None)
 
 
-def closing_obstacles(schema: Schema) -> Iterator[str]:
-    """Yield the reasons why the objects of a schema cannot be closed."""
+def takes_closed_alone(flags: Flags) -> bool:
+    """Whether the grammar of an endpoint, for answers and strict tools, has closed objects alone."""
+    return "closed" in (flags.schema.rules or ())
+
+
+def closing_obstacles(schema: Schema, flags: Flags) -> Iterator[str]:
+    """Yield the reasons why the objects of a schema cannot be closed as an endpoint wants it."""
+    if takes_closed_alone(flags) and adapt.is_recursive(schema):
+        yield "the schema is recursive"
     for node in schemas_in(schema):
         kind = node.get("type")
         is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
