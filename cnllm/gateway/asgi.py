@@ -26,7 +26,7 @@ from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.service import Memories, Receive, Scope, Send, Service
 from cnllm.gateway.state import State
-from cnllm.gateway.thoughts import require_token_keys
+from cnllm.gateway.tokens import require_token_keys
 from cnllm.registry import Registry
 from cnllm.store.call_log import CallLog
 from cnllm.types import checks

@@ -27,7 +27,8 @@ from cnllm.gateway.bounds import check_body, check_request
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.store import TurnRecord
-from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
+from cnllm.gateway.thoughts import Authors, Sealer, conversation_key, kept_turn
+from cnllm.gateway.tokens import TokenKeys
 from cnllm.protocols import server_api, server_codec, wire
 from cnllm.protocols.reply_notes import reply_notes
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply

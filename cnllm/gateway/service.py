@@ -17,7 +17,7 @@ from cnllm.gateway.conversations import Conversations
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.state import State
-from cnllm.gateway.thoughts import TokenKeys
+from cnllm.gateway.tokens import TokenKeys
 from cnllm.store.call_log import CallLog
 from cnllm.types.message_memory import MessageMemory
 from cnllm.types.newest import Newest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -33,37 +33,20 @@ from cnllm.types import (
     Text,
     ToolCall,
     ToolResult,
-    checks,
 )
 from cnllm.types.parts import CACHE_MARKS
 
 if TYPE_CHECKING:
+    from cnllm.gateway.tokens import TokenKeys
     from cnllm.types.message_memory import MessageMemory
 
-__all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn", "require_token_keys"]
+__all__ = ["Authors", "Sealer", "conversation_key", "kept_turn"]
 
 _BLOCKS = (Opaque, Media)
 _MARKS = frozenset(CACHE_MARKS)
 _TOKEN = "cnllm1."
 _DIGEST_BYTES = 16
 _UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
-
-
-@runtime_checkable
-class TokenKeys(Protocol):
-    """The keys of tokens; see `cnllm.gateway.tokens.Keyring`."""
-
-    def seal(self, identity: str, payload: bytes) -> str:
-        """Return a token."""
-
-    def open(self, identity: str, token: str) -> bytes | None:
-        """Return the payload of a token; None for one that this keyring and identity did not seal."""
-
-
-def require_token_keys(keys: Any) -> None:
-    """Raise `TypeError` for an argument `token_keys` that is neither None nor keys of tokens."""
-    if keys is not None:
-        checks.require_type("token_keys", keys, TokenKeys, "a cnllm.gateway.tokens.Keyring")
 
 
 def _encode(turn: TurnRecord, digest: bytes | None) -> bytes:

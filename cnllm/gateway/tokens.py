@@ -30,21 +30,31 @@ from collections.abc import Callable, Sequence
 from importlib import util
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from cnllm.config import paths
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_secret
 from cnllm.errors import CnllmError
-from cnllm.gateway.thoughts import TokenKeys
 from cnllm.system import files
 from cnllm.system.files import open_nonblocking
 from cnllm.system.processes import fork_safe
+from cnllm.types import checks
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-__all__ = ["MAX_PAYLOAD", "PREFIX", "DefaultKeys", "Keyring", "ProcessKeys", "keys_in_file", "new_key"]
+__all__ = [
+    "MAX_PAYLOAD",
+    "PREFIX",
+    "DefaultKeys",
+    "Keyring",
+    "ProcessKeys",
+    "TokenKeys",
+    "keys_in_file",
+    "new_key",
+    "require_token_keys",
+]
 
 
 PREFIX = "cnllm1."
@@ -73,6 +83,23 @@ _HEAD = f"""\
 _log = logging.getLogger("cnllm.gateway")
 _MARK = b"process:"  # no other token begins so
 _DIGEST = 32
+
+
+@runtime_checkable
+class TokenKeys(Protocol):
+    """The keys of tokens; see `Keyring`."""
+
+    def seal(self, identity: str, payload: bytes) -> str:
+        """Return a token."""
+
+    def open(self, identity: str, token: str) -> bytes | None:
+        """Return the payload of a token; None for one that this keyring and identity did not seal."""
+
+
+def require_token_keys(keys: Any) -> None:
+    """Raise `TypeError` for an argument `token_keys` that is neither None nor keys of tokens."""
+    if keys is not None:
+        checks.require_type("token_keys", keys, TokenKeys, "a cnllm.gateway.tokens.Keyring")
 
 
 class Keyring:

@@ -27,8 +27,7 @@ from cnllm.gateway.model_names import ModelNames, names_of_models
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.state import Steps, continued_body, earlier_items, keep_reply, restored_request
 from cnllm.gateway.store import StateStore, open_store
-from cnllm.gateway.thoughts import require_token_keys
-from cnllm.gateway.tokens import DefaultKeys
+from cnllm.gateway.tokens import DefaultKeys, require_token_keys
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts

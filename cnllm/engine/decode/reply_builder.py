@@ -107,17 +107,11 @@ class ReplyBuilder:
         self.plain_kinds: set[str | int | None] = set()
         tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
         self._answer = None if tool is None else AnswerCall(tool, self.collected)
-        row: list[Stage | None] = [
-            self._duplicates,
-            self._deltas,
-            surrogates,
-            self._tags,
-            calls,
-            around,
-            self._stops,
-            self._answer,
-        ]
-        self._stages: list[Stage] = list(filter(None, row))
+        before, last = (
+            (self._duplicates, self._deltas, surrogates, self._tags),
+            (calls, around, self._stops, self._answer),
+        )
+        self._stages: list[Stage] = [stage for stage in (*before, *last) if stage is not None]
         self._at_calls = 0 if calls is None else self._stages.index(calls)
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = next_places(tuple(map(type, self._stages)))
