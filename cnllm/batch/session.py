@@ -48,7 +48,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site, has_key
 from cnllm.system import files
 from cnllm.types.call_options import LoopOptions
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["BatchSession"]
 

@@ -17,8 +17,8 @@ from cnllm.bills.times import seconds_of
 from cnllm.engine.decode.cost import RATES, base_rates, cost_of, exact_rate, tier_rates
 from cnllm.registry.flags import Price
 from cnllm.store.costs import BilledCall
+from cnllm.types.checks import plural
 from cnllm.types.totals import UNKNOWN_REQUEST
-from cnllm.types.words import plural
 
 __all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes"]
 

@@ -17,7 +17,7 @@ from cnllm.bills.files import TableFile
 from cnllm.bills.times import Period, period_of
 from cnllm.config import redact
 from cnllm.errors import CnllmError
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["BillLine", "BillTable", "find_table"]
 

@@ -18,7 +18,7 @@ from cnllm.engine import build_request
 from cnllm.errors import CnllmError
 from cnllm.registry.routing import origin_of
 from cnllm.tools import web_search
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import FilledTemplate

@@ -42,11 +42,11 @@ from cnllm.types import (
     Usage,
     checks,
 )
+from cnllm.types.checks import plural
 from cnllm.types.client_data import CarriedBody, ClientData
 from cnllm.types.messages import as_messages
 from cnllm.types.tools import without_mark
 from cnllm.types.totals import sum_costs, total_usage
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence

@@ -20,7 +20,7 @@ from cnllm.comparison.figures import (
     verdict_lines,
 )
 from cnllm.comparison.run import TaskExchange
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["render_drawing", "render_page"]
 

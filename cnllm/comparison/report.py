@@ -35,7 +35,7 @@ from cnllm.estimates.statistics import looks
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.tool_trial.trial import AllowanceSpent
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["INTERRUPTED", "Comparison", "ask_hosts", "read_report", "replay"]
 

@@ -15,7 +15,7 @@ from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import USUAL, FlagFact, split_mode
 from cnllm.probe.questions import QUESTIONS
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["Report", "differs", "estimate", "sentence"]
 

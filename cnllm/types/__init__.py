@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cnllm.types.checks import plural
 from cnllm.types.message import Message
 from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -38,6 +38,7 @@ __all__ = [
     "message_fault",
     "number",
     "plain",
+    "plural",
     "require_keys",
     "require_path",
     "require_text",
@@ -65,6 +66,11 @@ _MAX_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating syste
 def kind_of(value: Any) -> str:
     """Return the name of a value's type; for a class, its own name."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def plural(number: int) -> str:
+    """Return the ending of a noun behind a number, for a message."""
+    return "" if number == 1 else "s"
 
 
 def short_text(value: Any) -> str:

@@ -15,7 +15,7 @@ from cnllm.batch.readers.bytes_input import BytesInput, name_damage, text_of
 from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, faults_of, row_key
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
 

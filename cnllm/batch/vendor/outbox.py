@@ -30,7 +30,7 @@ from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, Vend
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = [
     "Outbox",

@@ -37,7 +37,7 @@ from cnllm.client.credentials import key_for
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.simulator.transport import AsyncSimTransport
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["VendorPhase"]
 

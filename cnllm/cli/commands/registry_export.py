@@ -14,7 +14,7 @@ from cnllm.cli.option_types import flag
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.suggestion import provider_hint
 from cnllm.registry.read import builtin_path, read
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry

@@ -20,7 +20,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import table
 from cnllm.estimates.money import format_units
 from cnllm.gateway.access import digest
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook

@@ -18,7 +18,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.cli.output.table import truncate_end
 from cnllm.config import keys
 from cnllm.errors import CnllmError
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict

@@ -14,7 +14,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.tool_trial import TASKS, Mode, ModeReport, TaskResult, TrialAllowance, TrialReport, try_tools
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 __all__ = ["GOAL", "print_plan", "verify_tools"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from cnllm.batch.plot import PAGE_WIDTH, heading, page
-from cnllm.types.words import plural
+from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
     from cnllm.store.costs import CostReport, CostRow

@@ -19,11 +19,10 @@ from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.schemas.adapt import remove_nulls
 from cnllm.types import Finish, Media, Message, Note, Opaque, Part, Reasoning, Reply, ToolCall, Usage
-from cnllm.types.checks import short_text
+from cnllm.types.checks import plural, short_text
 from cnllm.types.documents import block_kind
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 from cnllm.types.note_codes import NoteCode
-from cnllm.types.words import plural
 
 __all__ = ["ReplyDecision", "build_reply", "price_note", "settle", "silence_note"]
 

@@ -19,11 +19,10 @@ from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, StrictLimits, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.subschemas import schemas_in
-from cnllm.types.checks import short_text
+from cnllm.types.checks import plural, short_text
 from cnllm.types.client_data import count_text
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import Function, without_mark
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+from cnllm.types.checks import plural
 from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -20,11 +20,11 @@ from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.checks import plural
 from cnllm.types.client_data import EMPTY
 from cnllm.types.message import join_texts
 from cnllm.types.parts import CACHE_MARK, CACHE_MARKS, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -18,9 +18,9 @@ from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
+from cnllm.types.checks import plural
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.tools import Function
-from cnllm.types.words import plural
 
 __all__ = [
     "FLAG",

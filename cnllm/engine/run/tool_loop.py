@@ -49,11 +49,11 @@ from cnllm.types import (
     ToolUse,
     Usage,
 )
+from cnllm.types.checks import plural
 from cnllm.types.delivered import Delivered, closing_events, text_events
 from cnllm.types.endings import is_paused
 from cnllm.types.policy import Recovery
 from cnllm.types.totals import sum_costs
-from cnllm.types.words import plural
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -74,7 +74,7 @@ class Tools(Base, frozen=True):
     are strict.
     """
     strict_limits: StrictLimits | None = None
-    """What the strict functions of one request may have together. Why: Some agents make all of their functions strict,
+    """The limits of all strict functions of one request together. Why: Some agents make all of their functions strict,
     and an endpoint that makes one grammar of them refuses the request where it becomes too large.
     """
     custom: bool | None = None
