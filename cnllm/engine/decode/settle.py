@@ -173,9 +173,9 @@ def price_note(model: Model, price: Price, usage: Usage, created: float | None) 
     """Return a note where the price depends on an unknown time or unknown peak hours."""
     if is_off_peak(price, created) is not None or (usage.input is None and usage.output is None):
         return None
-    unknown = "the time of the reply" if created is None else "the peak hours"
+    unknown = "the time of the reply is" if created is None else "the peak hours of its day are"
     flag = "price.off_peak"
-    did = f"the cost is a lower bound, without the dearer price of peak hours: {unknown} is not known"
+    did = f"the cost is a lower bound, without the dearer price of peak hours: {unknown} not known"
     return Note("price-peak", flag, "cheaper outside the peak hours", did, model.where(flag))
 
 
