@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cnllm.jsonpath import get, get_first
+from cnllm.protocols.counts import LARGEST_COUNT, MOST_VALUES, as_count, forget_earlier, merge_counts
 from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
 from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Note, Usage
@@ -53,11 +54,6 @@ _NO_FAILURE = frozenset(["", "0", "200", "ok", "success"])
 """Codes and sentences of an object that reports success, in lower case."""
 _ERROR_CODES = ("errorcode", "errcode")
 """Names of fields with the code of an error, which is 0 or empty where there is none."""
-LARGEST_COUNT = 2**53
-"""The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
-_DEPTH = 8  # nested objects; no path to a count is longer
-_MOST_VALUES = 500  # of the usage of one reply
-_VALUE_LENGTH = 100  # characters that count as one value
 _LAST = 1_000  # behind every path
 _MAX_DIGITS = 9  # of an index that is written as text
 _COUNTS = ("reasoning", "cached", "cache_write", "output", "input", "total", "cache_write_1h", "tool_input")
@@ -306,8 +302,7 @@ def count_pieces(data: dict[str, Any], flags: Flags, last: dict[str, Any] | None
     has_output = has_output or _has_bill(data if last is None else last, flags)
     unknown = frozenset([name for name in invalid if getattr(usage, name, None) is None])
     yield Counts(usage, unknown, has_output)
-    if others := other_counts(data, known_keys(flags)):
-        yield ExtraPiece("usage", others)
+    yield ExtraPiece("usage", other_counts(data, known_keys(flags)))
     for path, value in chain.from_iterable(invalid.values()) if invalid else ():
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
@@ -347,13 +342,6 @@ def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
         if rest is not None:
             out[key] = rest
     return out
-
-
-def as_count(value: Any) -> int | None:
-    """Return a count of tokens; None for a value that is none."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
 
 
 @lru_cache(maxsize=256)
@@ -429,6 +417,7 @@ def add_counts(
     if left_out:
         addition = {key: value for key, value in addition.items() if key not in left_out}
     last = addition if counts else None
+    forget_earlier(counts, addition, flags.usage)
     yield from merge_with_notes(counts, addition)
     yield from count_pieces(counts, flags, last)
 
@@ -437,52 +426,5 @@ def merge_with_notes(counts: dict[str, Any], addition: dict[str, Any]) -> list[N
     """Merge counts as `merge_counts` does, and return the note on what was left out."""
     if merge_counts(counts, addition):
         return []
-    did = f"what stands behind its first {_MOST_VALUES} values is left out"
+    did = f"what stands behind its first {MOST_VALUES} values is left out"
     return [Note("usage-invalid", "usage", "a usage object with more values", did)]
-
-
-def merge_counts(counts: dict[str, Any], addition: dict[str, Any]) -> bool:
-    """Merge counts that come in parts into the known ones; a zero never replaces a known count.
-
-    `counts` changes and shares nothing with `addition`. It has a bound, so that each part takes time in its own size.
-    Values beyond the bound are left out, and the answer is no.
-    """
-    room, is_whole = _MOST_VALUES - _size(counts, _MOST_VALUES), True
-
-    def merge(counts: dict[str, Any], addition: dict[str, Any], depth: int) -> None:
-        nonlocal room, is_whole
-        for key, value in addition.items():
-            previous = counts.get(key)
-            is_object = type(value) is dict and depth > 0
-            if (previous and not value) or (is_object and type(previous) is dict):
-                pass
-            elif key not in counts or type(value) is not int:
-                size = (1 if is_object else _size(value, room)) + len(key) // _VALUE_LENGTH
-                if size > room:
-                    is_whole = False
-                    continue
-                room -= size
-                counts[key] = {} if is_object else value
-            else:
-                counts[key] = value
-            if is_object and type(counts[key]) is dict:
-                merge(counts[key], value, depth - 1)
-
-    merge(counts, addition, _DEPTH)
-    return is_whole
-
-
-def _size(value: Any, most: int) -> int:
-    """Return about how many values a value has in it, if not more than so many; a long text counts as several."""
-    size, rest = 0, [value]
-    while rest and size <= most:
-        value = rest.pop()
-        size += 1
-        if type(value) is dict:
-            rest += value.values()
-            size += sum(map(len, value)) // _VALUE_LENGTH
-        elif type(value) is list:
-            rest += value
-        elif type(value) is str:
-            size += len(value) // _VALUE_LENGTH
-    return size

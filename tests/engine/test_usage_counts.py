@@ -213,3 +213,48 @@ def test_counts_of_a_whole_body_are_all_kept_or_noted(protocol: str) -> None:
     assert (reply.usage.input, reply.usage.output) == (3, 7)
     is_noted = "usage-invalid" in [note.code for note in reply.notes]
     assert is_noted or reply.extra["usage"]["details"] == details
+
+
+def claude_stream(start: dict[str, int | dict[str, int]], end: dict[str, int]) -> list[Any]:
+    first, *middle, last, stop = messages(0, 0, True)
+    first["message"]["usage"] = {"output_tokens": 1, **start}
+    return [first, *middle, {**last, "usage": {"output_tokens": 7, **end}}, stop]
+
+
+def read_claude(events: list[Any]) -> cnllm.Reply:
+    """Read a reply to a request that writes to a cache of an hour and to one of minutes."""
+    model = REGISTRY.resolve("anthropic/claude-opus-5")
+    texts = [
+        {"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": ttl}}
+        for text, ttl in (("a", "1h"), ("b", "5m"))
+    ]
+    plan = engine.build_request(model, [{"role": "user", "content": texts}], stream=True)
+    parser = engine.StreamParser(model, plan=plan)
+    for event in events:
+        parser.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    return parser.close()
+
+
+@each("beside", [{}, {"service_tier": "standard"}])
+def test_the_times_of_fewer_writes_say_nothing_of_all_of_them(beside: dict[str, Any]) -> None:
+    """The last event counts what the steps of a search have written as well, and has no times."""
+    kept = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 1000}
+    start = {"input_tokens": 10, "cache_creation_input_tokens": 1000, "cache_creation": kept, **beside}
+    reply = read_claude(claude_stream(start, {"input_tokens": 20, "cache_creation_input_tokens": 5000}))
+    assert (reply.usage.cache_write, reply.usage.cache_write_1h, reply.extra.get("usage", {})) == (5000, None, beside)
+    assert reply.cost is not None
+    low, most = 20 * 5 + 7 * 25 + 5000 * Decimal("6.25"), 20 * 5 + 7 * 25 + 5000 * 10
+    assert (reply.cost.amount * 1_000_000, reply.cost.missing) == (low, ("cache_write_1h",))
+    assert reply.cost.at_most is not None
+    assert reply.cost.at_most * 1_000_000 == most
+    same = read_claude(claude_stream(start, {"input_tokens": 10, "cache_creation_input_tokens": 1000}))
+    assert (same.usage.cache_write_1h, same.cost is not None and same.cost.complete) == (1000, True)
+
+
+@each("name", ["cache_read_input_tokens", "cache_creation_input_tokens"])
+def test_a_prompt_that_the_cache_has_to_its_end_counts_once(name: str) -> None:
+    """Some hosts count the whole prompt first, and the tokens of the cache in the last event."""
+    reply = read_claude(claude_stream({"input_tokens": 8834, name: 0}, {"input_tokens": 0, name: 8834}))
+    assert (reply.usage.input, reply.usage.total) == (8834, 8841)
+    again = read_claude(claude_stream({"input_tokens": 3, name: 90}, {"input_tokens": 0, name: 90}))
+    assert again.usage.input == 93, "a zero beside a count that was known says nothing"

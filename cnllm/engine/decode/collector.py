@@ -140,7 +140,7 @@ class Collector:
     def _add_extra(self, key: str, value: Any) -> list[Event]:
         """Add data about the reply without a field of their own."""
         value = _replace_surrogates(value)
-        if not value:
+        if not value and (key != "usage" or not self.extra.get(key)):  # other counts may have become invalid
             return []
         if key in LISTS:
             self.extra.setdefault(key, []).extend(value)
