@@ -11,7 +11,6 @@ from cnllm.batch.controller import SHARE
 from cnllm.batch.jobs import Job
 from cnllm.batch.lanes import Lane
 from cnllm.batch.pricing import TYPICAL_OUTPUT, RequestPrice
-from cnllm.engine.decode.cost import cost_of
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.types import Usage
@@ -26,8 +25,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
     """The requests and the cost of a run before it starts. `rows` are those to ask, `faults` those that cannot be sent.
 
     `output_tokens` is a guess: `typical_output` for each row, or its `max_tokens` where that is lower. `cost` is by
-    these tokens, `worst_cost` by the longest possible replies; None where no price is known. `seconds` is by known
-    limits a minute; None without any. `window` are the hours that a vendor takes for a batch at most.
+    these tokens and in the tier of the service that a request asks for, `worst_cost` by the longest possible replies;
+    None where no price is known. `seconds` is by known limits a minute; None without any. `window` are the hours that a
+    vendor takes for a batch at most.
     """
 
     rows: int
@@ -49,7 +49,8 @@ def estimate_run(
     jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: RunBudget, window: float | None = None
 ) -> Estimate:
     """Return the estimate. `jobs` yields the first rows as jobs, and None for each further row."""
-    rows = faults = sample = tokens_in = tokens_out = cost = 0
+    rows = faults = sample = tokens_in = tokens_out = 0
+    cost: int | None = 0
     worst: int | None = 0
     unpriced = price.currency is None
     messages: list[str] = []
@@ -68,8 +69,8 @@ def estimate_run(
         written = min(plan.max_output or TYPICAL_OUTPUT, TYPICAL_OUTPUT)
         tokens_in, tokens_out = tokens_in + read, tokens_out + written
         if not unpriced:
-            expected = cost_of(Usage(input=read, output=written), price.price_of(plan))
-            cost += 0 if expected is None else units_of(expected.at_most or expected.amount)  # the dearest hours
+            expected = price.expected_cost(plan, Usage(input=read, output=written))
+            cost = None if cost is None or expected is None else cost + units_of(expected)
             worst = None if worst is None or job.reserved is None else worst + job.reserved
     scale = (rows - faults) / sample if sample else 0
     tokens_in, tokens_out = round(tokens_in * scale), round(tokens_out * scale)
@@ -79,7 +80,7 @@ def estimate_run(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
         typical_output=TYPICAL_OUTPUT,
-        cost=None if unpriced else f"{amount_of(round(cost * scale)):f}",
+        cost=None if unpriced or cost is None else f"{amount_of(round(cost * scale)):f}",
         worst_cost=None if unpriced or worst is None else f"{amount_of(round(worst * scale)):f}",
         currency=price.currency,
         spent=None if unpriced else f"{amount_of(budget.spent_units):f}",

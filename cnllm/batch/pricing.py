@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,10 +12,10 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.worst_case import added_input, assume_price, counted_cost, output_bound, worst_case
+from cnllm.estimates.worst_case import added_input, assume_price, counted_cost, expected_cost, output_bound, worst_case
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
-from cnllm.types import Reply
+from cnllm.types import Reply, Usage
 
 __all__ = ["TYPICAL_OUTPUT", "RequestPrice", "request_price"]
 
@@ -93,9 +94,9 @@ class RequestPrice(Struct):
             return 0
         return None if self.assumed is not None else counted_cost(error.cost, self.currency, reserved)
 
-    def price_of(self, plan: Plan) -> Price | None:
-        """Return the price of a request's tokens."""
-        return plan.flags.price if self.assumed is None else self.assumed
+    def expected_cost(self, plan: Plan, usage: Usage) -> Decimal | None:
+        """Return what a request of so many tokens costs, at the dearest hours; None where that is unknown."""
+        return expected_cost(plan if self.assumed is None else assume_price(plan, self.assumed), usage)
 
     def tokens_of(self, plan: Plan) -> float:
         """Return about how many tokens a request counts for, its reply included."""

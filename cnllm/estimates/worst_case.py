@@ -33,6 +33,7 @@ __all__ = [
     "assume_price",
     "check_price",
     "counted_cost",
+    "expected_cost",
     "input_bound",
     "output_bound",
     "quote",
@@ -333,10 +334,25 @@ def _lowest_cost(plan: Plan, input: int, cached: int) -> tuple[Decimal | None, l
     least = min(known, key=lambda cost: cost.amount)
     lacks_cached = any(name.startswith("cached") for name in least.missing)
     missing = [f"the price of cached input of {plan.model.name}"] if lacks_cached else []
-    rules = plan.flags.web_search
-    fee = paid_calls(plan.flags).get(WEB_SEARCH)
+    return least.amount + _certain_fee(plan), missing
+
+
+def _certain_fee(plan: Plan) -> Decimal:
+    """Return the fee of a search that the endpoint makes for each request."""
+    rules, fee = plan.flags.web_search, paid_calls(plan.flags).get(WEB_SEARCH)
     is_certain = rules is not None and rules.always is True and fee is not None and not fee.allowance
-    return least.amount + (exact_rate(fee.fee) if is_certain and fee is not None and fee.fee else 0), missing
+    return exact_rate(fee.fee) if is_certain and fee is not None and fee.fee else Decimal(0)
+
+
+@exact
+def expected_cost(plan: Plan, usage: Usage) -> Decimal | None:
+    """Return what a request of so many tokens costs by its price, at the dearest hours; None where that is unknown."""
+    if (price := plan.flags.price) is None:
+        return None
+    cost = cost_of(usage, price, None, Facts(requested_service(plan), requested_factor(price, plan, max)))
+    if cost is None:
+        return None
+    return (cost.amount if cost.at_most is None else cost.at_most) + _certain_fee(plan)
 
 
 def _conditions(plan: Plan) -> list[str]:

@@ -412,6 +412,35 @@ def test_an_estimate_is_that_of_the_dearest_hours(tmp_path: Path) -> None:
     assert estimates[0] == estimates[1]
 
 
+def test_an_estimate_has_the_price_of_the_service_and_the_fees_of_each_request(tmp_path: Path) -> None:
+    from cnllm.batch import estimate_session
+    from cnllm.batch.settings import make_settings
+
+    from .support import registry
+
+    tiers = "service = { fast = { input = 4.0, output = 16.0 } }, factors = { speed = { twice = 2 } }"
+    search = '\nweb_search = { always = true, fee = 0.5, fee_per = "request" }\nusage.service = ["service_tier"]\n'
+    with stub() as server:
+        data = registry(server, tmp_path, PRICE)
+        (tmp_path / "searching").mkdir()
+        searching = registry(
+            server, tmp_path / "searching", PRICE.replace("output = 8.0", f"output = 8.0, {tiers}") + search
+        )
+
+        def cost(registry: Any, **options: Any) -> Decimal | None:
+            settings = make_settings(prompts(3), "home/m", out=tmp_path / "out.jsonl", registry=registry, **options)
+            estimate = estimate_session(settings)
+            assert estimate.cost is None or estimate.worst_cost is not None
+            return None if estimate.cost is None else Decimal(estimate.cost)
+
+        usual = cost(data)
+        assert usual is not None
+        assert cost(searching) == usual + 3 * Decimal("0.5")
+        assert cost(searching, extra_body={"service_tier": "fast"}) == 2 * usual + 3 * Decimal("0.5")
+        assert cost(searching, extra_body={"speed": "twice"}) == 2 * usual + 3 * Decimal("0.5")
+        assert cost(searching, extra_body={"service_tier": "other"}) is None
+
+
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}])
 def test_tokens_that_nobody_counted_are_no_zero(tmp_path: Path, usage: dict[str, int] | None) -> None:
     uncounted = {**reply("b"), "usage": usage}

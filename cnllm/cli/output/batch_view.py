@@ -179,7 +179,7 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
         f"{estimate.typical_output} tokens or its max_tokens"
     )
     if estimate.cost is None:
-        yield "cost: unknown, there is no price for this model; --assume-price IN/OUT --currency C"
+        yield "cost: unknown, there is no price for such requests; --assume-price IN/OUT --currency C"
     else:
         if estimate.worst_cost is None:
             yield f"cost: about {estimate.cost} {estimate.currency}; the most is not known"
