@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags import UsagePaths
 
-__all__ = ["LARGEST_COUNT", "MOST_VALUES", "as_count", "forget_earlier", "merge_counts"]
+__all__ = ["LARGEST_COUNT", "MOST_VALUES", "as_count", "forget_earlier", "merge_counts", "parts_within"]
 
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
@@ -23,6 +23,21 @@ def as_count(value: Any) -> int | None:
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
+
+
+def parts_within(parts: Mapping[str, int], input: int | None, output: int | None, total: int | None) -> Sequence[str]:
+    """Return the names of parts that the input or the output has in it, because only so the total is the sum.
+
+    `parts` are counts that the wire has beside the input or, of reasoning, the output. Some replies have them within.
+    """
+    if not parts or None in (input, output, total):
+        return ()
+    excess = (input or 0) + (output or 0) + sum(parts.values()) - (total or 0)
+    for names in (*([name] for name in reversed([*parts])), [*parts]):
+        fits = all(parts[name] <= ((output if name == "reasoning" else input) or 0) for name in names)
+        if fits and sum(parts[name] for name in names) == excess:
+            return names
+    return ()
 
 
 def forget_earlier(counts: dict[str, Any], addition: dict[str, Any], paths: UsagePaths) -> None:

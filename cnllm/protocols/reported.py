@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols.counts import LARGEST_COUNT, MOST_VALUES, as_count, forget_earlier, merge_counts
+from cnllm.protocols.counts import LARGEST_COUNT, MOST_VALUES, as_count, forget_earlier, merge_counts, parts_within
 from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
 from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Note, Usage
@@ -349,7 +349,7 @@ def counts_reader(flags: Flags) -> CountsReader:
     """Return the reader of counts for these flags."""
     paths = flags.usage
     places = _places(paths)
-    excluded = frozenset(paths.excluded_from_totals or ())
+    excluded: frozenset[str] = frozenset(paths.excluded_from_totals or ())
 
     def read(data: dict[str, Any], invalid: InvalidCounts) -> Usage:
         counts: list[int | None] = [None] * len(_COUNTS)
@@ -369,10 +369,13 @@ def counts_reader(flags: Flags) -> CountsReader:
                     counts[index], ranks[index] = number, rank
         reasoning, cached, written, output, input, total, hourly, by_tools = counts
         if excluded:
-            output = _plus(output, reasoning if "reasoning" in excluded else None)
-            input = _plus(input, cached if "cached" in excluded else None)
-            input = _plus(input, written if "cache_write" in excluded else None)
-            input = _plus(input, by_tools if "tool_input" in excluded else None)
+            names = (("cached", cached), ("cache_write", written), ("tool_input", by_tools), ("reasoning", reasoning))
+            parts: dict[str, int] = {name: count for name, count in names if count and name in excluded}
+            for name in parts_within(parts, input, output, total):
+                del parts[name]
+            output = _plus(output, parts.pop("reasoning", None))
+            for count in parts.values():
+                input = _plus(input, count)
             if unknown := invalid.keys() & excluded:  # a sum with an unknown part is unknown
                 unknown &= {name for name, count in zip(_COUNTS, counts, strict=True) if count is None}
                 output = None if "reasoning" in unknown else output

@@ -258,3 +258,39 @@ def test_a_prompt_that_the_cache_has_to_its_end_counts_once(name: str) -> None:
     assert (reply.usage.input, reply.usage.total) == (8834, 8841)
     again = read_claude(claude_stream({"input_tokens": 3, name: 90}, {"input_tokens": 0, name: 90}))
     assert again.usage.input == 93, "a zero beside a count that was known says nothing"
+
+
+def gemini_counts(prompt: int, answer: int, total: int, thoughts: int, tools: int = 0) -> dict[str, int]:
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": answer, "totalTokenCount": total}
+    return {**counts, "thoughtsTokenCount": thoughts, "toolUsePromptTokenCount": tools}
+
+
+@each(
+    "counts, input, output",
+    [
+        (gemini_counts(10, 5, 20, 5), 10, 10),
+        (gemini_counts(10, 10, 20, 5), 10, 10),  # the answer has the thoughts in it
+        (gemini_counts(10, 10, 60, 5, 40), 50, 10),
+        (gemini_counts(50, 5, 60, 5, 40), 50, 10),  # the prompt has the text of the tool in it
+        (gemini_counts(50, 10, 60, 5, 40), 50, 10),
+        (gemini_counts(10, 5, 15, 8), 10, 13),  # an answer has no more thoughts than tokens: the total is wrong
+        (gemini_counts(10, 10, 22, 5), 10, 15),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_total_tells_parts_within_a_count_from_those_beside_it(
+    counts: dict[str, int], input: int, output: int, stream: bool
+) -> None:
+    model = REGISTRY.resolve("google/gemini-2.5-pro", protocol="gemini")
+    [body] = gemini(0, 0, stream)
+    data = json.dumps({**body, "usageMetadata": counts}).encode()
+    plan = engine.build_request(model, "Hi", stream=stream)
+    reply = engine.parse_response(model, 200, {}, b"data: " + data + b"\n\n" if stream else data, plan=plan)
+    assert (reply.usage.input, reply.usage.output, reply.usage.reasoning) == (
+        input,
+        output,
+        counts["thoughtsTokenCount"],
+    )
+    sent = engine.encode_reply("gemini", reply)["usageMetadata"]
+    parts = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+    assert sum(sent.get(name, 0) for name in parts) == input + output
