@@ -301,6 +301,19 @@ def test_the_money_of_a_worker_that_died_is_spent_and_its_late_report_counts_no_
     assert account.spent == {"CNY": 600}
 
 
+def test_an_endpoint_that_counts_absurd_numbers_locks_no_key(tmp_path: Path) -> None:
+    """It may report the largest count and the largest bill that are believed, again and again."""
+    book, _, digest_ = book_with(sqlite_url(tmp_path), rpm=5)
+    bill = units_of(Decimal(10**15))
+    for number in range(1, 4):
+        absurd = Operation("w", number, LEASE, charges={"USD": 1024 * bill}, calls=1024, used=1024 * 2**53)
+        assert book.update(digest_, absurd).state == "ok"
+    (use,) = book.uses()
+    assert (use.calls, use.tokens) == (3 * 1024, 2**63 - 1)
+    assert use.spent["USD"] == 2**63 - 1
+    book.close()
+
+
 def test_budgets_are_kept_by_currency() -> None:
     account, record = Account(), KeyRecord("k", 0.0, budgets={"CNY": 1000, "USD": 10})
     grant = update(account, record, Operation("w", 1, MINUTE, money={"CNY": (900, 0), "USD": (11, 0)}), 10**15)

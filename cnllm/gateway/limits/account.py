@@ -23,6 +23,8 @@ __all__ = ["FLIGHTS", "HEADROOM_DIVISOR", "Account", "Grant", "Lease", "Operatio
 HEADROOM_DIVISOR = 500
 """A worker may lease beyond its need: at most the rest of a budget, or a limit per minute, divided by this number."""
 _MOST_PERIODS = 8  # beside the present one whose money is known
+_LARGEST = 2**63 - 1
+"""The largest sum: no store could write a larger one, and the key would be refused from then on."""
 FLIGHTS = "requests"
 """The place among amounts of money, by currency, that requests in flight have: they are lent, and come back."""
 
@@ -189,7 +191,7 @@ def _begin_period(account: Account, record: KeyRecord, currency: str, wall: floa
 def add_units(amounts: dict[str, int], currency: str, units: int) -> None:
     """Add to one of some amounts."""
     if units:
-        amounts[currency] = amounts.get(currency, 0) + units
+        amounts[currency] = min(amounts.get(currency, 0) + units, _LARGEST)
 
 
 def _report(account: Account, lease: Lease, operation: Operation, now: int) -> None:
@@ -202,7 +204,7 @@ def _report(account: Account, lease: Lease, operation: Operation, now: int) -> N
         for index in range(0, len(corrections), 2):
             window.add(counts, corrections[index] or window.slot_of(now), corrections[index + 1])
     account.calls += operation.calls
-    account.used += operation.used
+    account.used = min(account.used + operation.used, _LARGEST)
     account.unpriced += operation.unpriced
 
 
