@@ -419,8 +419,10 @@ def add_counts(
         return
     if left_out:
         addition = {key: value for key, value in addition.items() if key not in left_out}
-    last = addition if counts else None
-    forget_earlier(counts, addition, flags.usage)
+    last = None
+    if counts:
+        last = addition
+        forget_earlier(counts, addition, flags.usage)
     yield from merge_with_notes(counts, addition)
     yield from count_pieces(counts, flags, last)
 
