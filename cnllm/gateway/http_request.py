@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
+from msgspec.structs import replace
+
 from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.estimates.worst_case import WorstCase
@@ -18,15 +20,7 @@ from cnllm.gateway.access_log import entry_fields, hide_keys, logged_call
 from cnllm.gateway.admission import Admitted, Caller, refusal_failure, require_any, require_model, soft_budget_header
 from cnllm.gateway.bounds import check_head, check_name
 from cnllm.gateway.conversations import SentPrefix
-from cnllm.gateway.endpoints import (
-    ROUTES,
-    Endpoint,
-    Route,
-    find_endpoint,
-    path_protocol,
-    plain_path,
-    short_path,
-)
+from cnllm.gateway.endpoints import ROUTES, Endpoint, Route, find_endpoint, path_protocol, plain_path, short_path
 from cnllm.gateway.exchange import DIVERGED, ClientRequest, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, needs_operator, operator_failure
 from cnllm.gateway.http_response import JSON, HttpResponse, JsonArray
@@ -52,6 +46,7 @@ __all__ = ["HttpRequest"]
 
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _OTHER_ORIGIN = "a page of another origin asks for one of the operator: --public-url names this gateway's address"
+_FAILED = "the gateway failed; its log has the reason under {}"
 _STOPPED = "the gateway was stopped before the reply was complete"
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
@@ -116,7 +111,7 @@ class HttpRequest:
             service.log.crash(self._id, error)
             if self._response.is_started:
                 raise
-            crashed = Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal")
+            crashed = Failure(500, _FAILED.format(self._id), "internal")
             await self._response.fail(crashed)
         finally:
             if self._is_counted:
@@ -469,9 +464,11 @@ class HttpRequest:
         if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
             return operator_failure(error, model)
-        if needs_operator(error):
+        failure = failure_of(error, self._body.protocol, model=model, models=self._models, tokens=tokens, body=body)
+        is_internal = failure.status == 500  # its words are for the operator, and name files
+        if is_internal or needs_operator(error):
             self._service.log.warn(self._id, error)
-        return failure_of(error, self._body.protocol, model=model, models=self._models, tokens=tokens, body=body)
+        return replace(failure, message=_FAILED.format(self._id)) if is_internal else failure
 
     def _note(self, exchange: Exchange, reply: Reply, *, is_sent: bool = True) -> None:
         """Write down the notes and the usage of a reply; without `is_sent` the client gets an error and none of it."""

@@ -261,15 +261,31 @@ def test_a_transport_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
         cnllm.gateway.app(keys=[KEY])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("content", ["{", '["sk-1"]', '{"DEEPSEEK_API_KEY": 1}', None])
 def test_a_keys_file_that_breaks_while_the_gateway_runs_is_no_fault_of_the_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | None, stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    file = tmp_path / "keys.json"
     with running(Gateway(keys=[KEY])) as url:
-        (tmp_path / "keys.json").write_text("{")
-        response = httpx.post(f"{url}{RESPONSES}", headers={"authorization": f"Bearer {KEY}"}, json=BODY)
-    assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
+        if content is None:
+            file.mkdir()  # it cannot be read
+        else:
+            file.write_text(content)
+        headers = {"authorization": f"Bearer {KEY}"}
+        response = httpx.post(f"{url}{RESPONSES}", headers=headers, json={**BODY, "stream": stream})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (500, "internal_error")
+    assert response.headers["x-should-retry"] == "false"
+    assert "keys" not in response.text
+    id = response.headers["x-request-id"]
+    assert id in error["message"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "cnllm.gateway"]
+    assert line.startswith(f"{id}: ")
+    assert str(file) in line
+    assert "; " in line  # what to do
 
 
 # ── the store fails while the gateway runs ───────────────────────────────────
