@@ -132,16 +132,19 @@ class DatabaseFile(Database):
         threads: bool = False,
         busy_seconds: float | None = None,
         checkpoints: bool = True,
+        is_read: bool = False,
     ) -> None:
         """Open or create the file of these tables: those of conversations, unless `mark` and `steps` name others.
 
         With `threads` any thread may use it, one at a time. A write waits `busy_seconds` for other processes. Without
-        `checkpoints` no write moves the log of writes into the file: the owner calls `checkpoint`.
+        `checkpoints` no write moves the log of writes into the file: the owner calls `checkpoint`. One that `is_read`
+        is opened for reading alone where nothing can be written beside it.
         """
         self._place = os.path.abspath(path)  # the program may go to another folder
         self._mark = mark
         self._steps = STEPS if steps is None else steps
         self._checkpoints = checkpoints
+        self._is_read = is_read
         self._waits = True
         self.id: tuple[int, int] | None = None
         """The device and the inode of the file that was opened: a file that takes its path later has others."""
@@ -231,6 +234,28 @@ class DatabaseFile(Database):
             for mode in ("PASSIVE", "TRUNCATE"):
                 connection.execute(f"PRAGMA wal_checkpoint({mode})")
 
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            return super()._connect()
+        except (sqlite3.OperationalError, OSError):
+            folder = os.path.dirname(_side_file(self.path, ""))
+            if not self._is_read or not self.path.exists() or os.access(folder, os.W_OK):
+                raise
+        query = "mode=ro" if self.log_size else "mode=ro&immutable=1"  # which needs no files beside it
+        address = f"{self.path.absolute().as_uri()}?{query}"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            if self._read_version(connection) < len(self._steps):
+                raise CnllmError(
+                    f"{self.path} was written by an older cnllm, and its folder cannot be written",
+                    hint="set CNLLM_DATA_DIR to a copy of the folder",
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self.id = files.file_id(self.path)
+        return connection
+
     def _create(self) -> None:
         if self.id is None:
             files.make_private_folder(self.path.parent, narrow=self.path.parent == paths.data_dir())
@@ -238,12 +263,22 @@ class DatabaseFile(Database):
             self.id = files.file_id(self.path)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to this version. Bad bytes in a row are replaced, so that they hide no other."""
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        """Bring the file to this version."""
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         connection.execute("PRAGMA synchronous = NORMAL")
         if not self._checkpoints:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
+        version = self._read_version(connection)
+        _narrow(self.path)
+        if version < len(self._steps) or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            self._upgrade(connection)
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not self._waits:
+            connection.execute("PRAGMA busy_timeout = 0")
+
+    def _read_version(self, connection: sqlite3.Connection) -> int:
+        """Return the version of our file. From now on, bad bytes in a row are replaced, so that they hide no other."""
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("BEGIN")
         with connection:
             version, is_ours = read_mark(connection, self._mark)
@@ -255,12 +290,7 @@ class DatabaseFile(Database):
             )
         if not is_ours:
             raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
-        _narrow(self.path)
-        if version < newest or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            self._upgrade(connection)
-        connection.execute("PRAGMA foreign_keys = ON")
-        if not self._waits:
-            connection.execute("PRAGMA busy_timeout = 0")
+        return version
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""

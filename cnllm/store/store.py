@@ -60,13 +60,14 @@ class Store(Closing):
     def open(cls, path: str | os.PathLike[str] | None = None) -> Store:
         """Open the file. Create it if there is none, and upgrade an older version.
 
+        In a folder that cannot be written it is opened for reading alone.
         Raise `CnllmError` for a file of a newer version, and for one that cannot be used.
         """
         if path is not None:
             checks.require_path("path", path)
             if not Path(path).name:
                 raise checks.wrong_value("path", str(path), "the path of a file")
-        return cls(DatabaseFile(Path(path) if path is not None else store_path()))
+        return cls(DatabaseFile(Path(path) if path is not None else store_path(), is_read=True))
 
     @property
     def path(self) -> Path:

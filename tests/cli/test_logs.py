@@ -56,6 +56,63 @@ def test_a_folder_that_cannot_be_made_is_named_with_what_to_check(machine: Machi
     done.fails(2, "a-file", "the permissions of")
 
 
+def _mounts() -> bool:
+    """Whether a program may mount a file system of its own here."""
+    try:
+        return subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def on_fixed_disk(machine: Machine, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run the program where the folder of the log is on a disk that is read-only."""
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    command = ["unshare", "-rm", "sh", "-c", script, str(machine.data), *machine.command(*args)]
+    return subprocess.run(command, env=machine.env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not _mounts(), reason="nothing can be mounted here")
+def test_a_log_on_a_read_only_disk_can_be_read(kept: Machine) -> None:
+    for args in (["list"], ["show"], ["search", "blue"], ["export"], ["cost"], ["cache"]):
+        here, there = kept.run("logs", *args), on_fixed_disk(kept, "logs", *args)
+        assert (there.returncode, there.stdout) == (0, here.out), there.stderr
+    before = {path.name: path.read_bytes() for path in kept.data.iterdir()}
+    answered = on_fixed_disk(kept, "call", "--simulate", "-m", "glm-4.7", "hi")
+    assert answered.returncode == 0
+    assert "this call is not logged" in answered.stderr
+    deleted = on_fixed_disk(kept, "logs", "delete", "last", "--yes")
+    assert (deleted.returncode, deleted.stdout) == (2, "")
+    assert "readonly" in deleted.stderr
+    assert {path.name: path.read_bytes() for path in kept.data.iterdir()} == before
+
+
+@pytest.mark.skipif(not _mounts(), reason="nothing can be mounted here")
+def test_a_log_on_a_read_only_disk_is_read_with_the_writes_beside_it(kept: Machine) -> None:
+    """A process that was killed leaves its last turns there. They are read, or nothing is."""
+    path = kept.data / "conversations.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:  # it keeps both files where they are
+        connection.execute("UPDATE turns SET model = 'home/other'")
+        assert (kept.data / "conversations.db-wal").stat().st_size
+        listed = on_fixed_disk(kept, "logs", "list")
+        assert listed.returncode == 0, listed.stderr
+        assert listed.stdout.count("home/other") == 2
+        aside = kept.data / "conversations.db-shm"
+        aside.rename(kept.home / "shm")
+        listed = on_fixed_disk(kept, "logs", "list")
+        assert (listed.returncode, listed.stdout) == (2, "")
+        (kept.home / "shm").rename(aside)
+
+
+@pytest.mark.skipif(not _mounts(), reason="nothing can be mounted here")
+def test_an_older_log_on_a_read_only_disk_says_what_to_do(kept: Machine) -> None:
+    with closing(sqlite3.connect(kept.data / "conversations.db")) as connection:
+        connection.execute("PRAGMA user_version = 4")
+    listed = on_fixed_disk(kept, "logs", "list")
+    assert (listed.returncode, listed.stdout) == (2, "")
+    assert "older cnllm" in listed.stderr
+    assert "CNLLM_DATA_DIR" in listed.stderr
+
+
 def test_list_shows_the_last_first(kept: Machine) -> None:
     lines = kept.run("logs", "list").out.splitlines()
     assert lines[0].split() == ["ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT"]
