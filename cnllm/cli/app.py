@@ -136,10 +136,11 @@ def run(args: Sequence[str] | None = None) -> int:
             raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
         if language() is not None:
             _translate_warnings()
-        if (shell := os.environ.get("_CNLLM_COMPLETE")) == "powershell_complete":
+        shell = os.environ.get("_CNLLM_COMPLETE")
+        if shell is not None and shell.endswith("_complete"):
             from cnllm.cli import completion
 
-            completion.complete_in_powershell(root)
+            completion.complete_word(root, shell.removesuffix("_complete"))
             return errors.WHOLE
         if shell is not None:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")

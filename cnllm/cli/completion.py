@@ -93,16 +93,33 @@ def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return click.Path().shell_complete(ctx, param, incomplete)
 
 
-def complete_in_powershell(command: click.Command) -> None:
-    """Print the completions of the words that PowerShell passes, each with its help behind a tab."""
-    from click.shell_completion import ShellComplete, split_arg_string
+def complete_word(command: click.Command, shell: str) -> None:
+    """Print the completions of the words that a shell passes.
+
+    Most shells pass `--model=x` as one word, and replace it whole. Bash passes three, and replaces the last.
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    shell_class = None if shell == "powershell" else get_completion_class(shell)
+    complete = (shell_class or ShellComplete)(command, {}, "cnllm", "_CNLLM_COMPLETE")
+    words, word = complete.get_completion_args() if shell_class else _powershell_words()
+    if words[-1:] == ["="]:
+        words.pop()
+    option = word[: word.index("=") + 1] if word.startswith("--") and "=" in word else ""
+    for item in complete.get_completions(words, word):
+        item.value = f"{option}{item.value}"
+        click.echo(complete.format_completion(item) if shell_class else f"{item.value}\t{item.help or ''}")
+
+
+def _powershell_words() -> tuple[list[str], str]:
+    """Return the words before the one to complete, and that one."""
+    from click.shell_completion import split_arg_string
 
     word = os.environ.get("COMP_WORD", "")
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))[1:]
     if word and words and words[-1] == word:
         words.pop()
-    for item in ShellComplete(command, {}, "cnllm", "_CNLLM_COMPLETE").get_completions(words, word):
-        click.echo(f"{item.value}\t{item.help or ''}")
+    return words, word
 
 
 def completion_script(command: click.Command, shell: str) -> str:
@@ -115,4 +132,5 @@ def completion_script(command: click.Command, shell: str) -> str:
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None
-    return completion_class(command, {}, "cnllm", "_CNLLM_COMPLETE").source()
+    source = completion_class(command, {}, "cnllm", "_CNLLM_COMPLETE").source()
+    return source.replace("_path_files", "compset -P 1 '--*='; _path_files")  # of zsh: a path behind an option's name

@@ -39,16 +39,19 @@ def environment(machine: Machine) -> dict[str, str]:
 
 
 @installed("bash")
-def test_bash_completes_models(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("words", ["--model glm-4.7", "--model = glm-4.7"])
+def test_bash_completes_models(environment: dict[str, str], words: str) -> None:
+    """It passes `--model=x` as three words, and replaces the last."""
     code = """
 eval "$(cnllm completion bash)"
 function=$(complete -p cnllm | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
-COMP_WORDS=(cnllm call --model glm-4.7)
-COMP_CWORD=3
+COMP_WORDS=(cnllm call "$@")
+COMP_CWORD=$(($# + 1))
 "$function" cnllm
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-    done = subprocess.run(["bash", "-c", code], env=environment, capture_output=True, text=True, check=False)
+    command = ["bash", "-c", code, "bash", *words.split()]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "glm-4.7-flash" in done.stdout.splitlines(), done.stderr
 
 
@@ -87,23 +90,33 @@ COMP_CWORD=$#
 
 @pytest.mark.long  # .ci/run installs no such shell
 @installed("fish")
-def test_fish_completes_models(environment: dict[str, str]) -> None:
-    code = 'cnllm completion fish | source; complete -C "cnllm call --model glm-4.7"'
+@pytest.mark.parametrize("option", ["", "--model="])
+def test_fish_completes_models(environment: dict[str, str], option: str) -> None:
+    code = f'cnllm completion fish | source; complete -C "cnllm call {option or "--model "}glm-4.7"'
     done = subprocess.run(["fish", "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert "glm-4.7-flash" in done.stdout.split(), done.stderr
+    assert f"{option}glm-4.7-flash" in done.stdout.split(), done.stderr
 
 
 @pytest.mark.long  # .ci/run installs no such shell
 @installed("zsh")
-def test_zsh_completes_models(environment: dict[str, str]) -> None:
-    shell = pexpect.spawn("zsh", ["-f", "-i"], env=environment, encoding="utf-8", timeout=30)
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("--model glm-4.7-flashx", ["--model", "glm-4.7-flashx"]),
+        ("--model=glm-4.7-flashx", ["--model=glm-4.7-flashx"]),
+        ("--file=a-rep", ["--file=a-report.txt"]),
+    ],
+)
+def test_zsh_completes_values(environment: dict[str, str], tmp_path: Path, typed: str, words: list[str]) -> None:
+    (tmp_path / "a-report.txt").write_text("")
+    shell = pexpect.spawn("zsh", ["-f", "-i"], env=environment, encoding="utf-8", timeout=30, cwd=tmp_path)
     shell.sendline("PS1='ready> '; unsetopt zle_bracketed_paste; autoload -U compinit; compinit -u -D")
     shell.sendline('eval "$(cnllm completion zsh)"; echo set""up')
     shell.expect("setup")
-    shell.send("cnllm call --model glm-4.7-flashx\t")
-    shell.send(" --simul\t")
+    shell.send(f"cnllm call {typed}\t --simul\t")
     shell.expect("--simulate")
-    shell.send("\x03")
+    shell.send("\x01print -rl -- \r")  # before the line
+    shell.expect_exact("\r\n".join(["", "cnllm", "call", *words, "--simulate", ""]))
     shell.sendline("exit")
     shell.close(force=True)
 
