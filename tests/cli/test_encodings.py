@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 
 import httpx
@@ -103,3 +104,29 @@ def test_a_gateway_takes_files_that_were_written_as_on_windows(machine: Machine,
     finally:
         gateway.terminate()
         gateway.communicate()
+
+
+@pytest.mark.parametrize("name", [b"caf\xc3\xa9", b"caf\xe9"])
+@pytest.mark.parametrize("locale", [{}, NO_LOCALE])
+def test_a_path_for_a_program_has_the_bytes_of_its_name(machine: Machine, name: bytes, locale: dict[str, str]) -> None:
+    """They need not be UTF-8, and a program opens no other name."""
+    folder = os.fsencode(machine.home) + b"/" + name
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError:
+        pytest.skip("names are UTF-8 here")
+    with open(folder + b"/one.toml", "wb"):
+        pass
+    env = {**machine.env, **locale, "CNLLM_PROVIDERS": os.fsdecode(folder + b"/one.toml")}
+    env |= {"CNLLM_DATA_DIR": os.fsdecode(folder), "CNLLM_CONFIG_DIR": os.fsdecode(folder)}
+    for args, last in (
+        (["logs", "path"], b"conversations.db"),
+        (["keys", "path"], b"keys.json"),
+        (["templates", "path"], b"templates"),
+        (["registry", "path"], b"one.toml"),
+    ):
+        done = subprocess.run(machine.command(*args), env=env, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == folder + b"/" + last
+    paths = subprocess.run(machine.command("registry", "path", "--json"), env=env, capture_output=True, check=True)
+    assert json.loads(paths.stdout)[-1] == env["CNLLM_PROVIDERS"] or locale

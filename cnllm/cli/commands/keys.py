@@ -199,7 +199,7 @@ def path() -> None:
     Example:
       ls -l $(cnllm keys path)
     """
-    stdout.print_line(str(store.keys_path()))
+    stdout.print_path(store.keys_path())
 
 
 def _read_value(variable: str) -> str:

@@ -185,7 +185,7 @@ def path() -> None:
     """
     from cnllm.store.store import store_path
 
-    stdout.print_line(str(store_path()))
+    stdout.print_path(store_path())
 
 
 @logs.command()

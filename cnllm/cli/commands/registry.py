@@ -133,7 +133,8 @@ def path(*, as_json: bool) -> None:
     if as_json:
         stdout.print_json(registry.files)
         return
-    stdout.print_line("\n".join(registry.files))
+    for name in registry.files:
+        stdout.print_path(name)
     stdio.print_line(f"version of the data: {registry.version}")
     for document in registry.documents:
         if document.is_data and is_outdated(document):

@@ -94,4 +94,4 @@ def path(name: str | None) -> None:
     """
     from cnllm.config.templates import template_path, templates_dir
 
-    stdout.print_line(str(templates_dir() if name is None else template_path(name)))
+    stdout.print_path(templates_dir() if name is None else template_path(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["print_csv", "print_json", "print_line", "print_listing", "print_message", "print_report"]
+__all__ = ["print_csv", "print_json", "print_line", "print_listing", "print_message", "print_path", "print_report"]
 
 
 def print_json(value: Any) -> None:
@@ -69,3 +70,15 @@ def print_line(text: str, *, raw: bool = False) -> None:
         text = redact(text, secrets)
     sys.stdout.write((terminal.escape(text) if sys.stdout.isatty() and not raw else text) + "\n")
     sys.stdout.flush()
+
+
+def print_path(path: str | os.PathLike[str]) -> None:
+    """Print a path on stdout. A program gets its bytes, which need not be UTF-8."""
+    text = os.fspath(path)
+    buffer = getattr(sys.stdout, "buffer", None)
+    if text.isascii() or buffer is None or sys.stdout.isatty():
+        print_line(text)
+        return
+    sys.stdout.flush()
+    buffer.write(os.fsencode(text) + b"\n")
+    buffer.flush()
