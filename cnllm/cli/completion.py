@@ -133,4 +133,5 @@ def completion_script(command: click.Command, shell: str) -> str:
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     source = completion_class(command, {}, "cnllm", "_CNLLM_COMPLETE").source()
-    return source.replace("_path_files", "compset -P 1 '--*='; _path_files")  # of zsh: a path behind an option's name
+    # zsh: a path behind the name of an option
+    return source.replace("_path_files", "\n".join((r"compset -P 1 --\*=", "_path_files")))

@@ -184,6 +184,40 @@ def test_the_name_of_a_variable_keeps_its_capitals(machine: Machine) -> None:
     assert "ZAI_API_KEY: " in done.err
 
 
+@pytest.mark.parametrize("stdin", [True, False])
+@pytest.mark.parametrize(
+    "form",
+    [
+        '"{}"',
+        "'{}'\n",
+        "“{}”",
+        " \t{} \r\n",
+        "Bearer {}",
+        "Authorization: Bearer {}",
+        "export ZAI_API_KEY={}",
+        "export ZAI_API_KEY='{}';",
+        'ZAI_API_KEY = "{}"',
+        'ZHIPU_API_KEY="{}"',
+        '"Bearer {}"',
+    ],
+)
+def test_what_is_pasted_around_a_key_is_left_out(machine: Machine, form: str, stdin: bool) -> None:
+    pasted = form.format(KEY)
+    done = machine.run("keys", "set", "ZAI_API_KEY", *([] if stdin else [pasted]), stdin=pasted if stdin else None)
+    assert done.status == 0, done.err
+    assert json.loads((machine.config / "keys.json").read_bytes()) == {"ZAI_API_KEY": KEY}
+    assert ("what stood around the key is left out" in done.err) == (form.strip() != "{}")
+    assert KEY not in done.err
+
+
+@pytest.mark.parametrize("key", ["QUJDREVGRw==", "ABCDEF=", "sk-a=bcdefghijk", "a'b"])
+def test_a_key_of_odd_characters_stays_as_it_is(machine: Machine, key: str) -> None:
+    done = machine.run("keys", "set", "ZAI_API_KEY", stdin=key)
+    assert done.status == 0, done.err
+    assert json.loads((machine.config / "keys.json").read_bytes()) == {"ZAI_API_KEY": key}
+    assert "left out" not in done.err
+
+
 @pytest.mark.usefixtures("small_builtin")
 def test_a_stored_key_says_who_reads_it(machine: Machine) -> None:
     assert "it is the key of zai" in machine.run("keys", "set", "ZAI_API_KEY", KEY).err

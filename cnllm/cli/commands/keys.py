@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["keys"]
 
 _MOST = 4  # providers that a line names
+_QUOTES = "\"'`“”‘’"
+_BEFORE = re.compile(r"(?i:export\s+|(?:authorization:\s*)?bearer\s+)|[A-Z][A-Z0-9_]*\s*=\s*(?=.{8})")
+"""What stands before a key that was copied. Base64 may end with `=`, so a key follows that sign only if it is long."""
 
 
 @click.group(cls=options.Group)
@@ -58,8 +62,12 @@ def set_(name: str, value: str | None) -> None:
     else:
         stdio.print_line("the key may stay in the history of your shell; without VALUE cnllm asks for it")
     errors.hide_secrets(value)
+    key = _bare_key(value)
+    if key != value.strip():
+        errors.hide_secrets(key)
+        stdio.print_line("what stood around the key is left out: quotation marks, the name of a variable, or Bearer")
     try:
-        path = store.set_key(variable, value)
+        path = store.set_key(variable, key)
     except ValueError as error:
         fault = str(error).removeprefix("value: ")
         raise errors.UsageError(f"{variable}: {fault}", "the key was not stored") from None
@@ -73,6 +81,18 @@ def set_(name: str, value: str | None) -> None:
         stdio.print_line(f"  no provider reads this variable; --key-env {variable} sends it with a call")
         if (close := nearest(variable, readers, 0.8)) is not None:
             stdio.print_line(f"  did you mean {close}?")
+
+
+def _bare_key(text: str) -> str:
+    """Return a key without what people copy with it from a shell, a program or a header."""
+    while True:
+        before, text = text, text.strip().removesuffix(";")
+        if len(text) > 2 and text[0] in _QUOTES and text[-1] in _QUOTES:
+            text = text[1:-1]
+        if match := _BEFORE.match(text):
+            text = text[match.end() :]
+        if text == before:
+            return text
 
 
 @keys.command("list")
