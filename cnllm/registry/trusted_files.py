@@ -37,8 +37,11 @@ def trust(path: str | os.PathLike[str]) -> None:
         if not stat.S_ISREG(file.stat().st_mode) and not file.is_dir():
             raise OSError(0, "it is not a regular file")
         text = read_bounded(file)
+        text.decode()
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except UnicodeDecodeError as error:  # nobody can have read which addresses it names
+        raise RegistryError("is not UTF-8", file=str(path), hint="save it as UTF-8") from error
     files.change_file(
         _trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): _digest(text)}, indent=1).encode()
     )

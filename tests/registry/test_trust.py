@@ -294,6 +294,16 @@ def test_a_broken_list_is_told_and_trusts_nobody(files: Files, text: str) -> Non
     assert sent_key(call(Registry.load(), "glm-4.7"))  # who needs no trust does not read it
 
 
+@each("content", [b'[providers.caf\xe9]\nbase_url = "https://a"\n', b"\xff\xfe[\x00"])
+def test_a_file_that_is_not_utf8_cannot_be_trusted(files: Files, content: bytes) -> None:
+    path = files.folder / "odd.toml"
+    path.write_bytes(content)
+    with pytest.raises(RegistryError, match=r"odd\.toml: is not UTF-8") as caught:
+        trust(path)
+    assert caught.value.hint
+    assert not (paths.config_dir() / "trusted.json").exists()
+
+
 def test_only_what_can_be_read_can_be_trusted(files: Files) -> None:
     for path in (files.folder / "nobody.toml", files.folder):
         with pytest.raises(RegistryError, match="cannot be read") as caught:
