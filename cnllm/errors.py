@@ -406,6 +406,9 @@ class EmptyReply(EndpointError):
     class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True)
     ends_turn: bool = False
 
+    def _own_meaning(self) -> Meaning:
+        return super()._own_meaning()._replace(again=not self.ends_turn)  # the model would be done again
+
 
 class TransportError(CnllmError):
     """The network failed before or during a reply. `retryable`: no byte had arrived, and another attempt may succeed.

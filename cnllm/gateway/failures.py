@@ -146,8 +146,7 @@ def failure_of(
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, models or _one(model))
-    is_turn = isinstance(error, EmptyReply) and error.ends_turn  # every target of a route is asked and paid again
-    is_final = source is not error or not error.meaning.again or is_turn
+    is_final = source is not error or not error.meaning.again
     return Failure(status, message, code, error.retry_after, retryable=error.retryable, final=is_final)
 
 

@@ -281,6 +281,30 @@ def test_each_line_of_a_row_was_paid(tmp_path: Path) -> None:
     assert len(lines(tmp_path)) == 5
 
 
+@pytest.mark.parametrize(("content", "asked"), [([], 1), ([{"type": "text", "text": ""}], 1), (None, 3)])
+def test_a_turn_that_ends_without_a_word_is_not_asked_again(
+    tmp_path: Path, content: list[dict[str, Any]] | None, asked: int
+) -> None:
+    """The model has said that it is done, and the same request gets the same. Any other empty reply is a failure."""
+    reason = "pause_turn" if content is None else "end_turn"
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    body = {"id": "x", "type": "message", "role": "assistant", "model": "m", "stop_reason": reason, "usage": usage}
+    source = rows(tmp_path, prompts(1))
+    overlay = tmp_path / "messages.toml"
+    with stub(rule=lambda prompt, server: (200, {**body, "content": content or []}, {})) as server:
+        overlay.write_text(
+            f'[providers.home]\nprotocol = "anthropic-messages"\nbase_url = "{server.url}"\nkeys = ["HOME_TEST_KEY"]\n'
+            f'[models."home/m"]\nlimits = {{ output = 1000 }}\n'
+        )
+        registry = Registry.load(overlay)
+        first = run(server, tmp_path, source, registry=registry, attempts=3)
+        assert (first.done, first.failed, len(server.log)) == (0, 1, asked)
+        (line,) = lines(tmp_path)
+        assert line["error"]["retryable"] is (asked > 1)
+        again = run(server, tmp_path, source, registry=registry, attempts=1)
+        assert (again.failed, len(server.log)) == (1, asked if asked == 1 else asked + 1)
+
+
 def test_a_line_with_a_number_that_no_batch_writes_is_no_answer(tmp_path: Path) -> None:
     source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
     with stub() as server:
