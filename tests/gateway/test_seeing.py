@@ -40,6 +40,7 @@ from .store_support import program
 from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, registry_for, say
 from .test_http import serving
 from .test_keys_http import COST, MODELS, setting
+from .test_reload import until
 
 MODEL = "here/priced"
 AGAIN = f'\n[models."{MODEL}".call]\nif_cut = "again-whole"\n'
@@ -274,7 +275,10 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
             )
             assert answer.status_code == 200
         with httpx.Client(base_url=ready["url"]) as http:
+            until(lambda: scrape(http, calls, **headers).sum("cnllm_workers", None) == 2)  # one may be late
             found = scrape(http, calls, **headers)
+            # a request is counted first, and shown then
+            until(lambda: len(http.get("/ui/requests", headers=headers).json()) >= calls)
             shown = http.get("/ui/requests", headers=headers).json()
         assert found.sum("cnllm_requests_total", "zai/glm-4.7", outcome="ok") == calls
         assert found.sum("cnllm_workers", None) == 2
