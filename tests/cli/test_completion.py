@@ -63,7 +63,7 @@ def _file_options(command: click.Command, path: list[str]) -> Iterator[list[str]
             child = command.get_command(ctx, name)
             assert child is not None
             yield from _file_options(child, [*path, name])
-    for param in command.get_params(ctx):
+    for param in command.params:  # `get_params` would keep the option --help as it is in this context
         words = (param.metavar or "").replace(".", "|").split("|")
         if {"FILE", "DIR", "BILL", "IN"} & set(words):
             yield [*path, *(param.opts[:1] if isinstance(param, click.Option) else [])]
