@@ -355,6 +355,14 @@ def test_a_tool_that_a_message_defines_is_offered(gateway: Gateway, wire: str) -
     assert [note for note in gateway.notes if "tools-loaded" in note and "write" in note]
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_tool_that_a_message_of_any_role_defines_is_offered(gateway: Gateway, role: str) -> None:
+    messages = [ASK, {"role": role, "content": [NEW]}, ASK]
+    gateway.post("/v1/messages", "chat", {"max_tokens": 9, "messages": messages, "tools": FLAT[1:2]})
+    assert names_of(gateway.sent) == ["read", "write"]
+    assert [note for note in gateway.notes if "tools-loaded" in note and "write" in note]
+
+
 def test_a_tool_that_a_message_defines_again_is_the_newer_one(gateway: Gateway) -> None:
     again = {**DEFINED, "name": "read"}
     gateway.post("/v1/messages", "chat", changed({**NEW, "tool": {**NEW["tool"], "definition": again}}))

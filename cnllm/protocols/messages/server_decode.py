@@ -229,12 +229,12 @@ def _definition(block: Block) -> Block | None:
 
 
 def _added_tools(turns: list[Any]) -> Iterator[tuple[str, Block]]:
-    """Yield the functions that messages of the system add to the tools, with their places."""
+    """Yield the functions that messages add to the tools, with their places."""
     for index, turn in enumerate(turns):
-        if isinstance(turn, dict) and turn.get("role") == "system" and isinstance(turn.get("content"), list):
-            for position, block in enumerate(turn["content"]):
-                if isinstance(block, dict) and (definition := _definition(block)) is not None:
-                    yield f"messages.{index}.content.{position}.tool.definition", definition
+        content = turn.get("content") if isinstance(turn, dict) else None
+        for position, block in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(block, dict) and (definition := _definition(block)) is not None:
+                yield f"messages.{index}.content.{position}.tool.definition", definition
 
 
 def _tools(body: dict[str, Any], options: dict[str, Any]) -> list[Note]:
