@@ -30,6 +30,7 @@ from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, conversation_key, kept_turn
 from cnllm.gateway.tokens import TokenKeys
 from cnllm.protocols import server_api, server_codec, wire
+from cnllm.protocols.event_order import TextJoiner, join_texts
 from cnllm.protocols.reply_notes import reply_notes
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry.model import Model
@@ -228,6 +229,7 @@ class Exchange:
         self.authors = Authors(self.request, codec, keys, identity, self.model, memory)
         self._keys, self._identity, self._memory = keys, identity, memory
         self._sealer = Sealer(protocol, keys, identity, self.model)
+        self._joiner = TextJoiner()
         self._tokens: int | None = None
         self._end: bytes | None = None
         self._ids: dict[str, str] = {}
@@ -342,9 +344,15 @@ class Exchange:
                 return self._writer.body
         return encode_reply(self.protocol, self._for_client(reply), request=self.body)
 
+    @property
+    def _joins_texts(self) -> bool:
+        """Whether a client of another protocol gets the pieces of a text as one."""
+        return wire(self.model.protocol).one_text and self.model.protocol != self.protocol
+
     def _for_client(self, reply: Reply) -> Reply:
         """Return a reply with the client's ids, and with tokens."""
-        parts = tuple([part if type(part) is Text else self._seal_part(part) for part in reply.message.parts])
+        parts = join_texts(reply.message.parts) if self._joins_texts else reply.message.parts
+        parts = tuple([part if type(part) is Text else self._seal_part(part) for part in parts])
         calls = {part.id: part for part in parts if type(part) is ToolCall}
         return replace(
             reply,
@@ -388,6 +396,12 @@ class Exchange:
 
     def event(self, event: Event) -> bytes:
         """Return the bytes of an event, except for `Finished`, which waits for `end`. Raises `Diverged`."""
+        if not self._joins_texts:
+            return self._event(event)
+        return b"".join(map(self._event, self._joiner.feed(event)))
+
+    def _event(self, event: Event) -> bytes:
+        """Return the bytes of an event, as `event` does."""
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta or kind is ToolCallDelta:  # most of a stream
             return self._writer.feed(event)

@@ -329,7 +329,8 @@ class Wire(Struct, frozen=True):
     them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
     field for the name of their speaker. `call_heads`: a call in a stream begins with all keys beside its arguments.
-    `empty_ends` are the finish reasons of complete replies that may have no content.
+    `empty_ends` are the finish reasons of complete replies that may have no content. `one_text`: texts that follow each
+    other are pieces of one text, whatever stands beside them.
     `named_format`: the format of an answer has a name and a description beside its
     schema. `text_arguments`: the arguments of a call are a text, which is JSON and not
     empty. `tool_keys` are the keys beside a function that are written, `part_keys` those of a text or a medium; None
@@ -379,6 +380,7 @@ class Wire(Struct, frozen=True):
     free_actions: frozenset[str] = frozenset()
     call_heads: bool = False
     empty_ends: frozenset[str] = frozenset()
+    one_text: bool = False
 
 
 @cache

@@ -42,7 +42,7 @@ from cnllm.types import (
 from cnllm.types.delivered import Delivered, DeltaKey, Diverged
 from cnllm.types.lenient_json import JsonPieces, decode_arguments
 
-__all__ = ["EventOrder", "citations_by_part", "reply_events"]
+__all__ = ["EventOrder", "TextJoiner", "citations_by_part", "join_texts", "reply_events"]
 
 _ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
 """The events that wait for no part."""
@@ -303,6 +303,45 @@ class EventOrder:
         """Return the waiting events that can be written now."""
         events, self._held = self._held, []
         return [ready for event in events for ready in self._feed(event, type(event))]
+
+
+def join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return parts with one text in place of texts that follow each other."""
+    out: list[Part] = []
+    for part in parts:
+        if out and type(part) is type(out[-1]) is Text:
+            part = replace(part, text=cast(Text, out.pop()).text + part.text)
+        out.append(part)
+    return tuple(out)
+
+
+class TextJoiner:
+    """A buffer that makes one text of those that follow each other in a stream: the end of a text waits."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []  # that ended
+        self._end: BlockEnd | None = None
+        self._fewer = 0  # ends so far
+
+    def feed(self, event: Event) -> list[Event]:
+        """Return the events in place of one."""
+        match event:
+            case TextDelta():
+                self._end = None
+            case BlockEnd(part=Text() as part):
+                self._fewer += bool(self._pieces)
+                self._pieces.append(part.text)
+                self._end = BlockEnd(event.index - self._fewer, replace(part, text="".join(self._pieces)))
+                return []
+            case UsageSeen() | NoteAdded() | CitationAdded() | ExtraAdded():
+                pass
+            case _:
+                ends = [] if self._end is None else [self._end]
+                self._end, self._pieces = None, []
+                if type(event) is BlockEnd:
+                    event = replace(event, index=event.index - self._fewer)
+                return [*ends, event]
+        return [event]
 
 
 def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda text: (text,)) -> Iterator[Event]:

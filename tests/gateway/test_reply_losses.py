@@ -10,7 +10,7 @@ import httpx
 import pytest
 from protocols.replies import frames, read, streamed
 
-from cnllm import Registry
+from cnllm import Registry, Text
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.protocols import PROTOCOLS
 from cnllm.sdk import http_client
@@ -184,6 +184,22 @@ def test_an_answer_in_pieces_is_one_message_of_a_response(target: str, stream: b
     if stream:
         done = [frame["item"] for frame in frames_of(response) if frame["type"] == "response.output_item.done"]
         assert done == [item]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_signature_in_the_middle_of_a_text_does_not_split_it_for_other_clients(stream: bool, tmp_path: Path) -> None:
+    """Gemini signs the last piece of a text. Clients of Messages show each block of text by itself."""
+    call = {"functionCall": {"name": "look", "args": {"a": 1}}, "thoughtSignature": "c2ln"}
+    reply = json.loads(json.dumps(SPLIT[GEMINI]))
+    reply["candidates"][0]["content"]["parts"] += [call, {"text": "Bye"}, {"text": "."}]
+    response = ask(MESSAGES, GEMINI, reply, tmp_path, stream=stream)
+    if stream:
+        starts = [frame["content_block"] for frame in frames_of(response) if frame["type"] == "content_block_start"]
+        assert [block["type"] for block in starts] == ["text", "tool_use", "text"]
+    parts = read(MESSAGES, response.content)[1].message.parts
+    assert [getattr(part, "text", None) for part in parts] == ["".join(PIECES), None, "Bye."]
+    own = read(GEMINI, ask(GEMINI, GEMINI, reply, tmp_path, stream=stream).content)[1].message.parts
+    assert [part.seal.data for part in own if isinstance(part, Text) and part.seal] == [{"thoughtSignature": "s"}]
 
 
 REFUSALS: dict[str, Json] = {

@@ -13,6 +13,7 @@ WIRE = Wire(
     turns="contents",
     fast_decoder=fast_decoder,
     json_arrays=True,
+    one_text=True,
     proof="word-and-end",
     list_params=("stop",),
     separate_system=(None, "any", "first"),
