@@ -265,9 +265,14 @@ def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
         return reply
     parts: list[Part] = []
     text = ""
+    is_behind_line = False
     for part in reply.message.parts:
         if type(part) is Media and not codec.takes_media(part):
             part = Text(media_line(part, has_text=bool(text)))
+            is_behind_line = True
+        elif type(part) is Text and part.text and is_behind_line:
+            part = msgspec.structs.replace(part, text="\n\n" + part.text)
+            is_behind_line = False
         text += part.text if type(part) is Text else ""
         parts.append(part)
     return msgspec.structs.replace(reply, text=text, message=msgspec.structs.replace(reply.message, parts=tuple(parts)))
@@ -343,6 +348,7 @@ class StreamWriter:
         self._is_over = False  # whether the reply's last event came, or an error
         self._is_open = False  # whether the endpoint's last word is no usual end
         self._has_media = False
+        self._is_behind_line = False  # a line in place of a medium was written
         self._blocks: list[str] = []  # the kinds of those that the protocol has no place for
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
@@ -399,7 +405,7 @@ class StreamWriter:
             if (index := self._indexes.get(key)) is None:
                 return None
             key = index
-        if not self._order.continue_with(key, texts):
+        if (self._is_behind_line and key is TextDelta) or not self._order.continue_with(key, texts):
             return None
         if (data := self._encoder.texts(key, texts)) is not None:
             return data
@@ -432,7 +438,11 @@ class StreamWriter:
                 index_out = self._indexes.setdefault(index, len(self._indexes))
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
             case BlockEnd(part=Media() as part) if not self._takes_media(part):
+                self._is_behind_line = True
                 return TextDelta(media_line(part, has_text=self._order.has_text))
+            case TextDelta(text=text) if self._is_behind_line:
+                self._is_behind_line = False
+                return TextDelta("\n\n" + text)
             case BlockEnd(part=Media()):
                 self._has_media = True
             case BlockEnd(part=Opaque() as part):

@@ -27,7 +27,7 @@ LISTS: dict[str, tuple[Path, int]] = {
 """The list of the parts of a reply, and the place in it where the table adds one."""
 BESIDE = ("reasoning_details", "annotations", "audio", "images")
 """The keys of a message of chat completions that hold something of an answer."""
-LINE = re.compile(r"\s*(\[[^\]]*: this client's protocol has no place for it\]|Hi\.)")
+LINE = re.compile(r"\s*(\[[^\]]*: this client's protocol has no place for it\](\n\n)?|Hi\.)")
 """The line in the place of a picture, and the words in the place of a sound."""
 END_MARKS = (
     b"[DONE]",

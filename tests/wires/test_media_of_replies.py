@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -125,6 +127,31 @@ def test_a_sound_that_a_client_names_goes_to_the_endpoint_that_keeps_it() -> Non
     foreign = engine.build_request(endpoint("openai-chat"), engine.decode_request("openai-chat", body).messages)
     said = [note.said for note in foreign.notes if note.code == "media-foreign"]
     assert said == ["messages[1]: audio that another model made"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_text_goes_on_behind_words_in_the_place_of_a_picture_on_a_line_of_its_own(stream: bool) -> None:
+    def words(number: int) -> Json:
+        content = [{"type": "output_text", "text": f"Text {number}.", "annotations": []}]
+        return {"type": "message", "id": f"m{number}", "role": "assistant", "content": content}
+
+    def done(index: int, item: Json) -> Iterator[Json]:
+        yield {"type": "response.output_item.added", "output_index": index, "item": {**item, "content": []}}
+        for text in (part["text"] for part in item.get("content", ())):
+            place = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            for piece in (text[:4], text[4:]):
+                yield {"type": "response.output_text.delta", **place, "delta": piece}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+    output = [words(1), IMAGE_ITEM, words(2)]
+    end = {"type": "response.completed", "response": {"status": "completed", "output": output}}
+    chunks = [chunk for index, item in enumerate(output) for chunk in done(index, item)]
+    events, reply = read("openai-responses", ({"status": "completed", "output": output}, [*chunks, end]), stream)
+    data = written("anthropic-messages", events, reply)
+    frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: ")] or [json.loads(data)]
+    deltas = [frame["delta"].get("text", "") for frame in frames if frame.get("type") == "content_block_delta"]
+    text = "".join(deltas or [block["text"] for block in frames[0]["content"]])
+    assert re.fullmatch(r"Text 1\.\n\n\[image image/png: [^]]*\]\n\nText 2\.", text)
 
 
 @pytest.mark.parametrize("has_text", [False, True])
