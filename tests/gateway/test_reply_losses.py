@@ -103,6 +103,17 @@ def test_an_unknown_reason_of_an_incomplete_response_is_not_that_of_a_limit(
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("word", "reason"), [("LENGTH", "MAX_TOKENS"), ("CONTENT_FILTER", "SAFETY"), ("STOP", "STOP")])
+def test_a_reason_of_another_wire_in_capitals_is_none_of_gemini(
+    word: str, reason: str, stream: bool, tmp_path: Path
+) -> None:
+    reply = {"choices": [{"index": 0, "message": {"content": "It rains."}, "finish_reason": word}]}
+    response = ask(GEMINI, CHAT, reply, tmp_path, stream=stream)
+    body = frames_of(response)[-1] if stream else response.json()
+    assert body["candidates"][0]["finishReason"] == reason
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_a_client_of_gemini_can_go_on_with_an_answer_that_was_stopped(stream: bool, tmp_path: Path) -> None:
     """google-genai asks for the rest by itself, with the token, where this is the reason."""
     content = {"role": "model", "parts": [{"text": "It rains."}]}

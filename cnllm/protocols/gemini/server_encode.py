@@ -86,8 +86,10 @@ def _head(model: str | None, id: str | None) -> dict[str, Any]:
 
 
 def _reason(finish: str, raw: str | None) -> str:
-    """Return the finish reason."""
-    return raw if raw is not None and _REASON.fullmatch(raw) else _FINISH.get(finish, "OTHER")
+    """Return the finish reason: the endpoint's own word where it is none that other protocols have."""
+    if raw is not None and _REASON.fullmatch(raw) and raw.lower() not in _FINISH:
+        return raw
+    return _FINISH.get(finish, "OTHER")
 
 
 def _part(part: Part) -> dict[str, Any] | None:
