@@ -17,6 +17,7 @@ __all__ = [
     "break_off",
     "decode_arguments",
     "decode_lenient",
+    "join_halves",
     "json_text",
     "replace_surrogates",
 ]
@@ -70,6 +71,16 @@ def replace_surrogates(data: Any) -> Any:
     except (TypeError, RecursionError, ValueError):
         return "[nested too deeply]"
     return data
+
+
+def join_halves(half: str, piece: str) -> tuple[str, str]:
+    """Return a piece behind half of a character, in whole characters, and the half at its end.
+
+    That one may go on with the next piece.
+    """
+    text = half + piece
+    rest = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return replace_surrogates(text[: len(text) - len(rest)]), rest
 
 
 def _replace_in(data: Any) -> Any:

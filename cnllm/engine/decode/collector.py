@@ -251,7 +251,7 @@ class Collector:
     def feed_calls(self, items: list[Any], *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
-        events = self.calls.feed(_replace_surrogates(items), whole=whole)
+        events = self.calls.feed(items, whole=whole)
         return events, self.calls.all[count:]
 
     def end_part(self) -> list[Event]:

@@ -10,7 +10,7 @@ from cnllm.engine.decode.stage import TAGGED, Item, Restart, Stage, text_piece
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 from cnllm.types.delivered import Diverged, RepeatedText
-from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.lenient_json import join_halves, replace_surrogates
 
 __all__ = ["Deltas", "Duplicates", "Surrogates"]
 
@@ -162,11 +162,8 @@ class Surrogates(Stage):
 
     def _join(self, item: TextPiece | ReasoningPiece) -> list[Item]:
         """Return a piece behind the half that waits; half of a character at its end waits for the next piece."""
-        read = self._halves[type(item)] + item.text
-        whole = _without_half(read)
-        self._halves[type(item)] = read[len(whole) :]
+        text, self._halves[type(item)] = join_halves(self._halves[type(item)], item.text)
         self._look()
-        text = replace_surrogates(whole)
         return [] if not text else [item] if text == item.text else [_with_text(item, text)]
 
     def _look(self) -> None:

@@ -19,7 +19,7 @@ from cnllm.protocols.identifiers import ReplyIds
 from cnllm.protocols.reported import as_index
 from cnllm.schemas.coerce import decode_json
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
-from cnllm.types.lenient_json import JsonNesting, arguments_text
+from cnllm.types.lenient_json import JsonNesting, arguments_text, join_halves, replace_surrogates
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
@@ -47,6 +47,7 @@ class CallBuilder:
         self._name: list[str] = []
         self.name_size = 0
         self.pieces: list[str] = []
+        self.half = ""  # half of a character at the end of the newest piece
         self.size = 0
         self.started = False
         self.waits = False  # the arguments may be a placeholder, and are not delivered yet
@@ -174,7 +175,7 @@ class CallCollector:
         """Return the indexes on the wire of the newest calls that were announced."""
         found: set[str | int | None] = set()
         for call in self.all[-_NEWEST:]:  # no more: a reply may have thousands
-            is_open = call.started and not call.waits and type(call.place) is int
+            is_open = call.started and not (call.waits or call.half) and type(call.place) is int
             if is_open and self._open.get(call.place) is call:
                 found.add(call.place)
         return found
@@ -235,7 +236,7 @@ class CallCollector:
         arguments = function.get("arguments")
         if arguments is None:
             arguments = function.get("parameters")  # as models of open weights write them
-        piece = arguments_text(arguments)
+        piece = arguments if type(arguments) is str else arguments_text(replace_surrogates(arguments))
         index = as_index(item.get("index"))
         call = None if whole else self._find(index, id, name, piece)
         if call is None:
@@ -243,7 +244,9 @@ class CallCollector:
             out += self.announce_last()
             self.add(call)
             self._open[index] = call
-        elif call.size and piece.lstrip()[:1] == "{":
+        if call.half or not piece.isascii():
+            piece, call.half = join_halves(call.half, piece)
+        if call.size and piece.lstrip()[:1] == "{":
             if call.is_complete() and call.repeats(piece):
                 piece = ""  # it repeats the whole call at its end
             elif len(piece) >= call.size and call.is_snapshot(piece):
@@ -254,7 +257,7 @@ class CallCollector:
             call.add_name(name)
         for key, value in item.items():
             if key not in _ITEM_KEYS and value is not None:
-                call.extra[key] = value
+                call.extra[replace_surrogates(key)] = replace_surrogates(value)
         if piece:
             if not call.size and _TWO_OBJECTS.search(piece):
                 piece = _single_object(piece)
@@ -340,7 +343,7 @@ def _single_object(arguments: str) -> str:
 
 def _text(value: Any) -> str:
     """Return an id or name as text: null is empty, a number becomes its digits."""
-    return value if type(value) is str else "" if value is None else str(value)
+    return replace_surrogates(value) if type(value) is str else "" if value is None else str(value)
 
 
 def _canonical(text: str) -> bytes:

@@ -52,7 +52,7 @@ from cnllm.protocols.responses.client_items import (
 )
 from cnllm.registry.flags import Flags
 from cnllm.types import Note
-from cnllm.types.lenient_json import arguments_text
+from cnllm.types.lenient_json import arguments_text, join_halves, replace_surrogates
 from cnllm.types.tools import custom_arguments
 
 __all__ = ["ResponsesDecoder", "fast_decoder"]
@@ -347,10 +347,15 @@ def _reasoning_done(data: dict[str, Any], records: OutputRecords, reasoning_fiel
 
 def _arguments_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a call's arguments."""
-    if not (piece := arguments_text(data.get("delta"))):
-        return
-    yield ANSWERED
-    record = records.find("function_call", data)
+    if piece := arguments_text(data.get("delta")):
+        yield ANSWERED
+        record = records.find("function_call", data)
+        piece, record.half = join_halves(record.half, piece)
+        yield from _add_arguments(piece, record, records)
+
+
+def _add_arguments(piece: str, record: ItemRecord, records: OutputRecords) -> Iterator[Piece]:
+    """Add a piece to the arguments of a call."""
     record.raw.append(piece)
     record.size += len(piece)
     yield from call_pieces(record, piece, records)
@@ -372,16 +377,20 @@ def _input_delta(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece
     piece = data.get("delta")
     if type(piece) is not str or not piece or records.has(CUSTOM_CALL, data):
         return
+    yield ANSWERED
     record = records.find("function_call", data)
+    piece, record.half = join_halves(record.half, piece)
     before, _, after = custom_arguments(piece)[1].partition(":")
     text = after[1:-2]
-    yield from _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, records)
+    yield from _add_arguments(text if record.size else f'{before}:"{text}', record, records)
 
 
 def _input_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole input of a custom tool."""
     if type(data.get("input")) is str and not records.has(CUSTOM_CALL, data):
-        yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, records)
+        yield from _arguments_done(
+            {**data, "arguments": custom_arguments(replace_surrogates(data["input"]))[1]}, records
+        )
 
 
 _EVENTS: dict[str, Callable[[dict[str, Any], OutputRecords], Iterator[Piece]]] = {

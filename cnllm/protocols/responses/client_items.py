@@ -30,6 +30,7 @@ from cnllm.protocols.pieces import (
 from cnllm.protocols.reported import ReplyStart, as_index, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
+from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.tools import custom_arguments
 
 __all__ = [
@@ -81,6 +82,7 @@ class ItemRecord:
         self.parts: dict[int, list[int]] = {}
         self.part_keys: dict[int, dict[str, Any]] = {}  # those of ended parts of a message, beside their text
         self.raw: list[str] = []
+        self.half = ""  # half of a character behind these pieces
         self.size = 0  # characters of these pieces
         self.whole_parts: set[str] = set()
         self.logprobs: set[int] = set()  # the parts whose tokens have come
@@ -192,7 +194,7 @@ def as_function_call(item: dict[str, Any], flags: Flags) -> dict[str, Any]:
     if item.get("type") != CUSTOM_CALL or _is_hosted(item.get("call_id"), flags):
         return item
     input = item.get("input")
-    arguments = custom_arguments(input)[1] if type(input) is str else ""
+    arguments = custom_arguments(replace_surrogates(input))[1] if type(input) is str else ""
     return {**item, "type": "function_call", "arguments": arguments, "input": ""}
 
 
@@ -370,6 +372,7 @@ def _reasoning_text(item: dict[str, Any], flags: Flags) -> tuple[str, str]:
 
 def read_call(item: dict[str, Any], record: ItemRecord, records: OutputRecords, arguments: Any) -> Iterator[Piece]:
     """Read a call that begins, continues, or is whole; `arguments` are all arguments known so far."""
+    arguments = replace_surrogates(arguments)
     if type(arguments) is str:  # pieces are joined only if the arguments are at least as long
         continues = len(arguments) > record.size and arguments.startswith("".join(record.raw))
         piece: Any = arguments[record.size :] if continues else ""
@@ -386,6 +389,7 @@ def read_call(item: dict[str, Any], record: ItemRecord, records: OutputRecords, 
 
 def _differ(pieces: str, whole: Any) -> bool:
     """Whether the arguments of a call, as a whole, are others than those in its pieces: then neither is certain."""
+    whole = replace_surrogates(whole)
     if type(whole) is not str or whole.startswith(pieces) or not whole.strip(" {}"):
         return False
     try:
