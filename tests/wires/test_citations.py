@@ -478,6 +478,41 @@ def test_a_source_that_comes_with_the_end_of_its_item_names_its_own_part() -> No
     assert [(p["text"], p["annotations"]) for p in done["content"]] == [(p["text"], p["annotations"]) for p in contents]
 
 
+@pytest.mark.parametrize("when", ["at once", "late", "with the item"])
+def test_a_file_names_the_part_of_the_text_that_it_stood_on(when: str) -> None:
+    texts = ["It rains. ", "It snows.", " Later."]
+    file = {"type": "file_citation", "file_id": "f1", "filename": "a.pdf", "index": 3}
+    place = {"item_id": "msg_1", "output_index": 0}
+    added = {"type": "response.output_text.annotation.added", **place, "content_index": 1, "annotation": file}
+    part: Json = {"type": "output_text", "logprobs": []}
+    contents = [{**part, "text": text, "annotations": [file] * (text == texts[1])} for text in texts]
+    deltas: list[Json] = [
+        {"type": "response.output_text.delta", **place, "content_index": n, "delta": text}
+        for n, text in enumerate(texts)
+    ]
+    if when != "with the item":
+        deltas.insert(2 if when == "at once" else 3, added)
+    item = {**MESSAGE, "content": contents}
+    end = {"type": "response.completed", "response": {**WHOLE["openai-responses"], "output": [item]}}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    head = {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}}
+    events, reply = read_stream(endpoint("openai-responses"), [head, *deltas, done, end])
+    whole = engine.parse_response(endpoint("openai-responses"), 200, {}, json.dumps(end["response"]).encode())
+    for one in (reply, whole):
+        assert [(c.title, c.start, c.end) for c in one.citations] == [("a.pdf", 10, 19)]
+    writer = engine.StreamWriter("openai-responses", id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    sent = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    assert [f["content_index"] for f in sent if f["type"] == "response.output_text.annotation.added"] == [1]
+    found = [part["annotations"] for part in sent[-1]["response"]["output"][0]["content"]]
+    assert found == [[], [file], []]
+    for client in ("anthropic-messages", "openai-chat"):
+        again = engine.parse_response(
+            endpoint(client), 200, {}, json.dumps(engine.encode_reply(client, whole)).encode()
+        )
+        assert [(c.title, c.start, c.end) for c in again.citations] == [("a.pdf", 10, 19)], client
+
+
 def test_a_source_that_comes_last_stands_in_the_message_that_it_is_for() -> None:
     """As Gemini gives sources, of texts around a call for example."""
     call = ToolCall("c1", "f", {}, "{}")

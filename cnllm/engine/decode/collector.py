@@ -170,9 +170,11 @@ class Collector:
         elif type(start) is int and type(end) is int and 0 <= start < end:
             offset = 0 if block is None else block.start
             citation = replace(citation, start=offset + start, end=offset + end)
-        elif block is not None:
+        elif block is not None and block.end is None and self.parts.kind is not None:
             self.citations.wait(citation, block.start, None)
             return []
+        elif block is not None:  # it has ended
+            citation = _place(citation, block.start, self.parts.text.size if block.end is None else block.end)
         return [CitationAdded(new) for new in self.citations.add(citation)]
 
     def add_note(self, note: Note) -> list[Event]:

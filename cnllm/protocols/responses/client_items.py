@@ -339,7 +339,7 @@ def annotation_pieces(record: ItemRecord, index: int, annotation: Any) -> Iterat
         title = annotation.get("title") or annotation.get("filename") or annotation.get("file_id")
         numbers = record.parts.get(index)
         start, end = annotation.get("start_index"), annotation.get("end_index")
-        part = numbers[0] if numbers and len(numbers) == 1 and type(start) is int else None
+        part = numbers[0] if numbers and len(numbers) == 1 else None
         yield CitationPiece(annotation, annotation.get("url"), title, start, end, part=part)
 
 
