@@ -55,7 +55,8 @@ Options, each a keyword that may be left out:
   reasoning_effort: the endpoint's own word for how much the model reasons, where its registry
       entry names this parameter; reasoning works everywhere
   params: parameters by name, the endpoint's own too: they follow the registry's rules, a typing
-      error is refused, and one that nothing is known of is sent with a note
+      error and what the call sets itself (model, messages, stream) are refused, and one that
+      nothing is known of is sent with a note
   corrections: how often an answer that is not valid is sent back; left out: once, and never for
       a stream
   recover_text_calls: what happens to tool calls that the model wrote as text; left out: as the
@@ -69,7 +70,7 @@ Options, each a keyword that may be left out:
   prefill: the last message is the beginning of the reply, for the model to go on from
   pdf_text: whether the text of a PDF is sent to a model that reads no PDFs (extra pdf)
   extra_body: merged into the body last, verbatim, whatever the endpoint takes; a note says what
-      it refuses
+      it refuses, or what of the call's own it replaces
   extra_headers: further headers, verbatim
   timeout: seconds, or Timeouts(connect=, first_byte=, idle=, progress=) in seconds each
   limits: how many bytes of a reply are taken: Limits(max_reply_bytes=, max_event_bytes=); 128

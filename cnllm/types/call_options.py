@@ -135,8 +135,8 @@ class BaseOptions(TypedDict, total=False):
     `reasoning` works everywhere"""
 
     params: Mapping[str, Any] | None
-    """parameters by name, the endpoint's own too: they follow the registry's rules, a typing error is refused, and one
-    that nothing is known of is sent with a note"""
+    """parameters by name, the endpoint's own too: they follow the registry's rules, a typing error and what the call
+    sets itself (`model`, `messages`, `stream`) are refused, and one that nothing is known of is sent with a note"""
 
     corrections: int | None
     """how often an answer that is not valid is sent back; left out: once, and never for a stream"""
@@ -162,7 +162,8 @@ class BaseOptions(TypedDict, total=False):
     """whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`)"""
 
     extra_body: Mapping[str, Any] | None
-    """merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses"""
+    """merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses, or what of the
+    call's own it replaces"""
 
     extra_headers: Mapping[str, str] | None
     """further headers, verbatim"""

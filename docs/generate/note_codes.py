@@ -31,7 +31,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "param-range": "a value is out of range, and nothing near it would mean the same",
         "param-default": "the endpoint requires a parameter that was not given: the registry's value was sent",
         "param-unknown": "neither the registry nor the protocol knows a parameter; it was sent as it is",
-        "param-verbatim": "`extra_body` holds a parameter that the endpoint refuses or ignores; it was sent as it is",
+        "param-verbatim": "`extra_body` holds what the endpoint refuses or ignores, or the call sets: sent as it is",
         "key-foreign": "a key of a request or a reply was left out: its reader has no place for it, or none is known",
         "reference-foreign": "a key refers to context that another endpoint keeps: the request was refused",
         "prefill": "the beginning of the reply cannot be sent to this endpoint",

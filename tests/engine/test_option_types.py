@@ -103,6 +103,25 @@ def test_a_parameter_that_is_surely_a_typing_error_is_refused_and_an_option_is_n
         assert "did you mean" not in note.did
 
 
+@each("protocol, turns", [("openai-chat", "messages"), ("gemini", "contents"), ("openai-responses", "input")])
+def test_what_the_call_itself_sets_is_no_parameter_and_in_extra_body_it_has_a_note(protocol: str, turns: str) -> None:
+    model = REGISTRY.resolve("openai-compatible/m", protocol=protocol, base_url="http://127.0.0.1:9/v1")
+    for name, value in (("model", "other"), ("stream", True), (turns, [])):
+        with pytest.raises(ValueError, match=f"params: {name} is set by the call itself"):
+            engine.build_request(model, "Hi", params={name: value})
+        forms: list[dict[str, Any]] = [{"extra_body": {name: value}}]
+        forms.append({"params": {name: value}, "on_unsupported": "send"})
+        for options in forms:
+            plan = engine.build_request(model, "Hi", **options)
+            assert plan.body[name] == value
+            notes = [note for note in plan.notes if note.code == "param-verbatim"]
+            assert [(note.said, "in place of the call's own" in note.did) for note in notes] == [
+                (f"{name}={value}", True)
+            ]
+    plan = engine.build_request(model, "Hi", extra_body={"stream": False})
+    assert [note.code for note in plan.notes] == ["unknown-model"]
+
+
 def test_a_setting_that_the_wire_has_is_no_typing_error() -> None:
     model = REGISTRY.resolve("openai-compatible/m", protocol="gemini", base_url="http://127.0.0.1:9/v1beta")
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.encode.params import note_extra_body, note_typing_errors
+from cnllm.engine.encode.params import note_extra_body, note_own_keys, note_typing_errors
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
@@ -73,6 +73,7 @@ def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, 
         note_extra_body(options.extra_body, flags, ledger.for_option("extra_body"))
         if type(options.extra_body) is dict:  # not a client's body, which its own protocol checks
             note_typing_errors(options.extra_body, flags, ledger.for_option("extra_body"))
+            note_own_keys(body, options.extra_body, "extra_body", ledger.for_option("extra_body"))
         merge_patch(body, options.extra_body)
 
 

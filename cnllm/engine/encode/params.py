@@ -5,6 +5,7 @@ A parameter that no rule of the registry is about is sent, unless its name is a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ __all__ = [
     "apply_params",
     "drop_refused_keys",
     "note_extra_body",
+    "note_own_keys",
     "note_typing_errors",
     "take_declared",
 ]
@@ -213,11 +215,29 @@ def take_declared(options: RequestOptions, flags: Flags) -> RequestOptions:
     )
 
 
+def note_own_keys(body: dict[str, Any], extra: Mapping[str, Any], option: str, ledger: Ledger) -> None:
+    """Note the keys of an option that are in place of what the call itself sets.
+
+    Raises `ValueError` for one among `params`, unless the caller wants it sent.
+    """
+    for name in ("model", "stream", wire(ledger.model.protocol).turns):
+        if name not in extra or extra[name] == body.get(name, False if name == "stream" else None):
+            continue
+        if option == "params" and ledger.policy != "send":
+            raise ValueError(
+                f"params: {name} is set by the call itself; extra_body (--extra-body) sends it as it is, in its place"
+            )
+        did = f"sent as it is: {option} goes out verbatim, in place of the call's own"
+        ledger.note("param-verbatim", option, _subject(name, extra[name]), did)
+
+
 def add_other_params(body: dict[str, Any], other: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Merge parameters into the body under their own names, with a note on each that nothing is known of.
 
-    Raises `ValueError` for a name that is surely a typing error, unless the caller wants it sent.
+    Raises `ValueError` for a name that is surely a typing error, or that the call sets itself, unless the caller wants
+    it sent.
     """
+    note_own_keys(body, other, "params", ledger)
     other = {**other}
     drop_refused_keys(other, flags, ledger)
     paths = _known_paths(flags)
