@@ -11,6 +11,7 @@ import msgspec
 from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
+from cnllm.protocols.reply_lines import blocks_line, media_line, with_blocks, with_lines
 from cnllm.protocols.reply_notes import foreign_blocks
 from cnllm.registry.model import Model
 from cnllm.types import (
@@ -30,7 +31,6 @@ from cnllm.types import (
     Request,
     Restarted,
     Seal,
-    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -42,14 +42,12 @@ from cnllm.types import (
 from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.media import media_kind
 from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _BEFORE_CONTENT = frozenset([UsageSeen, ExtraAdded, NoteAdded])
 """Events about the reply. Those before its content may stand in the first frames."""
-_NO_PLACE = "this client's protocol has no place for it"
 _REPLY_FORM = ("stream_options",)
 """Keys of a body about the form of its reply, which stays that of the path."""
 _ITEM_KEYS = frozenset(["item", "instructions"])
@@ -218,7 +216,7 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     """
     codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    full_reply = _with_end(_with_blocks(_with_lines(_executable(reply), codec), str.__str__(protocol)))
+    full_reply = _with_end(with_blocks(with_lines(_executable(reply), codec), str.__str__(protocol)))
     return codec.write_reply(full_reply, _checked_request(request))
 
 
@@ -257,49 +255,6 @@ def _executable(reply: Reply) -> Reply:
         finish="stop" if none_left else reply.finish,
         raw_finish=None if none_left else reply.raw_finish,
     )
-
-
-def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
-    """Return the reply with a line of text in place of each medium that the protocol has no place for."""
-    if not [part for part in reply.message.parts if type(part) is Media and not codec.takes_media(part)]:
-        return reply
-    parts: list[Part] = []
-    text = ""
-    is_behind_line = False
-    for part in reply.message.parts:
-        if type(part) is Media and not codec.takes_media(part):
-            part = Text(media_line(part, has_text=bool(text)))
-            is_behind_line = True
-        elif type(part) is Text and part.text and is_behind_line:
-            part = msgspec.structs.replace(part, text="\n\n" + part.text)
-            is_behind_line = False
-        text += part.text if type(part) is Text else ""
-        parts.append(part)
-    return msgspec.structs.replace(reply, text=text, message=msgspec.structs.replace(reply.message, parts=tuple(parts)))
-
-
-def _with_blocks(reply: Reply, protocol: str) -> Reply:
-    """Return the reply; one of nothing but blocks that the protocol has no place for has a line of text."""
-    parts = reply.message.parts
-    if reply.text or reply.tool_calls or any(type(part) is Media for part in parts):
-        return reply
-    if not (blocks := foreign_blocks(protocol, parts)):
-        return reply
-    text = _blocks_line(blocks)
-    message = msgspec.structs.replace(reply.message, parts=(*parts, Text(text)))
-    return msgspec.structs.replace(reply, text=text, message=message)
-
-
-def _blocks_line(blocks: list[str]) -> str:
-    """Return the text of an answer of nothing but such blocks."""
-    return f"[{', '.join(dict.fromkeys(blocks))}: {_NO_PLACE}]"
-
-
-def media_line(media: Media, *, has_text: bool) -> str:
-    """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
-    transcript = (media.extra or {}).get("transcript")
-    line = f"[{media_kind(media)} {media.url or media.type}: {_NO_PLACE}]"
-    return ("\n\n" if has_text else "") + (transcript if type(transcript) is str and transcript else line)
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -421,7 +376,7 @@ class StreamWriter:
         if event.finish in ("error", "cut"):
             return [event]
         if self._blocks and not (self._order.has_text or self._indexes or self._has_media):
-            out.append(TextDelta(_blocks_line(self._blocks)))
+            out.append(TextDelta(blocks_line(self._blocks)))
         if self._is_open and event.finish == "stop":
             return [*out, ExtraAdded(_open_end(event.raw)), Finished("length", event.raw)]
         return [*out, event]

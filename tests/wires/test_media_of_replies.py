@@ -132,7 +132,8 @@ def test_a_sound_that_a_client_names_goes_to_the_endpoint_that_keeps_it() -> Non
 @pytest.mark.parametrize("stream", [False, True])
 def test_text_goes_on_behind_words_in_the_place_of_a_picture_on_a_line_of_its_own(stream: bool) -> None:
     def words(number: int) -> Json:
-        content = [{"type": "output_text", "text": f"Text {number}.", "annotations": []}]
+        source = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0, "end_index": 7}
+        content = [{"type": "output_text", "text": f"Text {number}.", "annotations": [source] if number == 2 else []}]
         return {"type": "message", "id": f"m{number}", "role": "assistant", "content": content}
 
     def done(index: int, item: Json) -> Iterator[Json]:
@@ -152,6 +153,9 @@ def test_text_goes_on_behind_words_in_the_place_of_a_picture_on_a_line_of_its_ow
     deltas = [frame["delta"].get("text", "") for frame in frames if frame.get("type") == "content_block_delta"]
     text = "".join(deltas or [block["text"] for block in frames[0]["content"]])
     assert re.fullmatch(r"Text 1\.\n\n\[image image/png: [^]]*\]\n\nText 2\.", text)
+    if not stream:
+        cited = [block["text"] for block in frames[0]["content"] if block.get("citations")]
+        assert cited == ["\n\nText 2."]
 
 
 @pytest.mark.parametrize("has_text", [False, True])
