@@ -103,3 +103,16 @@ def test_half_of_a_character_that_stays_alone_is_replaced(case: str, pieces: tup
     arguments = json.loads(call.raw)
     assert (json.loads(arguments["input"]) if "custom" in case else arguments) == inner
     assert not reply.incomplete
+
+
+def test_a_character_in_an_item_of_reasoning_may_come_in_two_deltas() -> None:
+    detail = {"type": "reasoning.text", "index": 0, "format": "unknown", "id": "r1"}
+    deltas: list[Json] = [
+        *({"reasoning": piece, "reasoning_details": [{**detail, "text": piece}]} for piece in PIECES),
+        {"content": "Done."},
+    ]
+    choices: list[Json] = [{"index": 0, "delta": delta} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    _, reply = read(CHAT, [{"id": "1", "choices": [choice]} for choice in choices])
+    assert reply.reasoning == WHOLE
+    assert [part.seal.data for part in reply.message.parts if part.seal] == [[{**detail, "text": WHOLE}]]

@@ -120,7 +120,7 @@ class Collector:
                         self.usage = usage
                         out.append(UsageSeen(usage))
                 case Details(items):
-                    self.parts.details += _replace_surrogates(items)
+                    self.parts.details += items
                 case PartSeal(data, part):
                     self.parts.seal(data, part)
                 case CallEnd(index, is_whole):

@@ -307,7 +307,7 @@ class Parts:
         data: Any = self.details
         if data and fragments != "none":
             data = _join_fragments(data, part, snapshots=fragments == "snapshots")
-        data = data or tagged or None
+        data = _replace_surrogates(data) or tagged or None  # the halves of a character may be in two fragments
         return None if data is None else self.seal_of(data)
 
     @property
