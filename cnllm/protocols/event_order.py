@@ -126,6 +126,11 @@ class EventOrder:
         """Whether text of the answer was written."""
         return self._delivered.has(TextDelta)
 
+    @property
+    def text_size(self) -> int:
+        """Return the number of characters of the answer so far."""
+        return len(self._delivered.text(TextDelta))
+
     def continue_with(self, key: DeltaKey, texts: list[str]) -> bool:
         """Whether deltas go out as they are, because they continue the open part, or a call that has begun."""
         if self._held or not self._delivered.is_first:

@@ -9,10 +9,10 @@ from cnllm.protocols.reply_notes import foreign_blocks
 from cnllm.types import Citation, Media, Part, Reply, Text
 from cnllm.types.media import media_kind
 
-__all__ = ["blocks_line", "media_line", "with_blocks", "with_lines"]
+__all__ = ["BREAK", "blocks_line", "media_line", "moved", "with_blocks", "with_lines"]
 
 _NO_PLACE = "this client's protocol has no place for it"
-_BREAK = "\n\n"
+BREAK = "\n\n"
 
 
 def with_lines(reply: Reply, codec: ServerCodec) -> Reply:
@@ -32,18 +32,18 @@ def with_lines(reply: Reply, codec: ServerCodec) -> Reply:
         elif type(part) is Text and part.text:
             size += len(part.text)
             if is_behind_line:
-                added.append((size - len(part.text), len(_BREAK)))
-                part = replace(part, text=_BREAK + part.text)
+                added.append((size - len(part.text), len(BREAK)))
+                part = replace(part, text=BREAK + part.text)
                 is_behind_line = False
         text += part.text if type(part) is Text else ""
         parts.append(part)
-    citations = [_moved(citation, added) for citation in reply.citations]
+    citations = [moved(citation, added) for citation in reply.citations]
     message = replace(reply.message, parts=tuple(parts))
     return replace(reply, text=text, message=message, citations=citations)
 
 
-def _moved(citation: Citation, added: list[tuple[int, int]]) -> Citation:
-    """Return a source at its place in an answer to which text was added."""
+def moved(citation: Citation, added: list[tuple[int, int]]) -> Citation:
+    """Return a source at its place in an answer to which text was added: (place in the answer's own text, size)."""
     start, end = citation.start, citation.end
     if start is not None and end is not None:
         start, end = start + sum(n for at, n in added if at <= start), end + sum(n for at, n in added if at < end)
@@ -71,4 +71,4 @@ def media_line(media: Media, *, has_text: bool) -> str:
     """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
     transcript = (media.extra or {}).get("transcript")
     line = f"[{media_kind(media)} {media.url or media.type}: {_NO_PLACE}]"
-    return (_BREAK if has_text else "") + (transcript if type(transcript) is str and transcript else line)
+    return (BREAK if has_text else "") + (transcript if type(transcript) is str and transcript else line)

@@ -11,11 +11,12 @@ import msgspec
 from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
-from cnllm.protocols.reply_lines import blocks_line, media_line, with_blocks, with_lines
+from cnllm.protocols.reply_lines import BREAK, blocks_line, media_line, moved, with_blocks, with_lines
 from cnllm.protocols.reply_notes import foreign_blocks
 from cnllm.registry.model import Model
 from cnllm.types import (
     BlockEnd,
+    CitationAdded,
     Event,
     ExtraAdded,
     Finished,
@@ -304,6 +305,7 @@ class StreamWriter:
         self._is_open = False  # whether the endpoint's last word is no usual end
         self._has_media = False
         self._is_behind_line = False  # a line in place of a medium was written
+        self._added: list[tuple[int, int]] = []  # the places in the answer before which text was added, and how much
         self._blocks: list[str] = []  # the kinds of those that the protocol has no place for
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
@@ -394,10 +396,12 @@ class StreamWriter:
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
             case BlockEnd(part=Media() as part) if not self._takes_media(part):
                 self._is_behind_line = True
-                return TextDelta(media_line(part, has_text=self._order.has_text))
+                return self._add_text(media_line(part, has_text=self._order.has_text))
             case TextDelta(text=text) if self._is_behind_line:
                 self._is_behind_line = False
-                return TextDelta("\n\n" + text)
+                return self._add_text(BREAK, text)
+            case CitationAdded(citation=citation) if self._added:
+                return CitationAdded(moved(citation, self._added))
             case BlockEnd(part=Media()):
                 self._has_media = True
             case BlockEnd(part=Opaque() as part):
@@ -409,6 +413,12 @@ class StreamWriter:
             case Finished(finish="tool_calls") if self._excluded and not self._indexes:
                 return Finished("stop", None)
         return event
+
+    def _add_text(self, text: str, rest: str = "") -> TextDelta:
+        """Return a text that the answer itself does not have, before the rest, which it has."""
+        size = self._order.text_size - sum(size for _, size in self._added)
+        self._added.append((size, len(text)))
+        return TextDelta(text + rest)
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """Return the bytes of a failure after the stream began; nothing follows. None where the stream has its end."""

@@ -158,6 +158,23 @@ def test_text_goes_on_behind_words_in_the_place_of_a_picture_on_a_line_of_its_ow
         assert cited == ["\n\nText 2."]
 
 
+def test_a_source_stays_with_its_text_behind_words_in_the_place_of_a_picture() -> None:
+    picture = {"fileData": {"mimeType": "image/png", "fileUri": "https://a.example/1.png"}}
+    support = {"segment": {"startIndex": 0, "endIndex": 8, "text": "A house."}, "groundingChunkIndices": [0]}
+    sources = {"groundingChunks": [{"web": {"uri": "https://b.example", "title": "B"}}], "groundingSupports": [support]}
+    parts = [picture, {"text": "I think.", "thought": True}, {"text": "A house."}]
+    body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP", "groundingMetadata": sources}]}
+    chunks: list[Json] = [{"candidates": [{"content": {"parts": [part]}}]} for part in parts]
+    chunks.append({"candidates": [{"finishReason": "STOP", "groundingMetadata": sources}]})
+    for stream in (False, True):
+        events, reply = read("gemini", (body, chunks), stream)
+        data = written("openai-responses", events, reply)
+        response = json.loads(data.splitlines()[-2][6:])["response"] if stream else json.loads(data)
+        contents = [part for item in response["output"] for part in item.get("content", ())]
+        found = [(part["text"], note) for part in contents for note in part["annotations"]]
+        assert [text[note["start_index"] : note["end_index"]] for text, note in found] == ["A house."], stream
+
+
 @pytest.mark.parametrize("has_text", [False, True])
 def test_words_in_the_place_of_a_picture_stand_on_a_line_of_their_own(has_text: bool) -> None:
     events: list[Event] = [TextDelta("Here:"), BlockEnd(0, Text("Here:"))] if has_text else []
