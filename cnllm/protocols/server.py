@@ -32,6 +32,7 @@ from cnllm.types import (
     Request,
     Restarted,
     Seal,
+    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -337,6 +338,8 @@ class StreamWriter:
             visible = self._visible_event(event)
             self._is_over = type(visible) is Finished
             events = [] if visible is None else self._last_events(visible) if type(visible) is Finished else [visible]
+            if type(event) is BlockEnd and type(visible) is TextDelta:  # no source of the text behind it is the line's
+                events.append(BlockEnd(event.index, Text(visible.text)))
             return self._encode([ready for one in events for ready in self._order.feed(one)])
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
