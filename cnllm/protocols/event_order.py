@@ -345,6 +345,8 @@ class TextJoiner:
                 self._end, self._pieces = None, []
                 if type(event) is BlockEnd:
                     event = replace(event, index=event.index - self._fewer)
+                elif type(event) is Restarted:
+                    self._fewer = 0
                 return [*ends, event]
         return [event]
 
