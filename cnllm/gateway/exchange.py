@@ -235,6 +235,7 @@ class Exchange:
         self._ids: dict[str, str] = {}
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._awaits_seals = not _is_plain(self.model)
+        self._joins_texts = _joins_texts(self.model, protocol)
 
     @cached_property
     def _writer(self) -> StreamWriter:
@@ -284,6 +285,7 @@ class Exchange:
             self.model = model
             self._sealer = Sealer(self.protocol, self._keys, self._identity, model)
             self._awaits_seals = not _is_plain(model)
+            self._joins_texts = _joins_texts(model, self.protocol)
 
     @property
     def estimates_input(self) -> bool:
@@ -343,11 +345,6 @@ class Exchange:
             if self._writer.body is not None:
                 return self._writer.body
         return encode_reply(self.protocol, self._for_client(reply), request=self.body)
-
-    @property
-    def _joins_texts(self) -> bool:
-        """Whether a client of another protocol gets the pieces of a text as one."""
-        return wire(self.model.protocol).one_text and self.model.protocol != self.protocol
 
     def _for_client(self, reply: Reply) -> Reply:
         """Return a reply with the client's ids, and with tokens."""
@@ -479,6 +476,11 @@ class Exchange:
             new = self._ids[id] = id if is_unique else f"call_n{os.urandom(12).hex()}"
             self._ids[new] = new
         return new
+
+
+def _joins_texts(model: Model, protocol: str) -> bool:
+    """Whether clients of a protocol get the pieces of a model's text as one."""
+    return wire(model.protocol).one_text and model.protocol != protocol
 
 
 def _is_plain(model: Model) -> bool:
