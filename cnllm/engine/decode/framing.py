@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import repeat
+from operator import contains
 
 from cnllm.types.lenient_json import JsonNesting, NotJson, decode_lenient
 
@@ -236,7 +238,6 @@ class SseParser:
             return None
         events = text.split(b"\n\ndata:")
         end = events[-1].find(b"\n\n")
-        count = 2 * len(events) - (2 if end < 0 else 0)  # of line ends, where each event is one line
         if end >= 0:
             rest = events[-1][end + 2 :]
             events[-1] = events[-1][:end]
@@ -244,7 +245,7 @@ class SseParser:
             rest = b"data:" + events.pop()
             if not events:
                 return None
-        if text.count(b"\n") != count:
+        if _NEWLINE in rest or any(map(contains, events, repeat(_NEWLINE))):  # a count of them all takes twice the time
             return None
         events[0] = events[0][5:]
         self._line = [rest] if rest else []
