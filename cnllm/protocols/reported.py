@@ -50,6 +50,8 @@ _WRAPPED_ERRORS = ("error", "errors", "exception", "fault")
 """The same, in an object within an object that is no part of a reply."""
 CODES = tuple(name for name in NUMBERS if name not in ("status", "httpstatus"))
 """Names of fields that may hold the code of an error, also as a word."""
+_TELLING = frozenset([*NUMBERS, *_SENTENCES, *_ERRORS, "type"])
+"""Names of fields. An object without any of them, and without an exception in a name, is no error by its names."""
 _NO_FAILURE = frozenset(["", "0", "200", "ok", "success"])
 """Codes and sentences of an object that reports success, in lower case."""
 _ERROR_CODES = ("errorcode", "errcode")
@@ -139,6 +141,9 @@ def _find_error(data: dict[str, Any]) -> dict[str, Any] | None:
     """
     if data.get("object") == "error" or data.get("success") is False:
         return data
+    names = key_name("\n".join(chain(data, *[value for value in data.values() if type(value) is dict])))
+    if "exception" not in names and _TELLING.isdisjoint(names.split("\n")):
+        return None
     for key, value in data.items():
         name = key_name(key)
         if name in _ERRORS and is_error(value):
