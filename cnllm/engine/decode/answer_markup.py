@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from cnllm.engine.decode.collector import Collector
@@ -30,14 +31,13 @@ class AnswerTags(Stage):
     """
 
     __slots__ = (
-        *("_closers", "_closing", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
+        *("_closers", "_closing", "_first", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
         *("is_idle", "lets_text", "pending"),
     )
 
     def __init__(self, tags: list[str], has_thought: Callable[[], bool] | None = None) -> None:
-        self._openers = [tag for before, tag in pairwise(["", *tags]) if not before]
-        self._closers = [tag for before, tag in pairwise(tags) if before and tag]
-        self._closing = Markers.copy(tuple(self._closers)) if self._closers else None
+        self._openers, self._closers, self._first = _parse_tags(tuple(tags))
+        self._closing = Markers.copy(self._closers) if self._closers else None
         self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
         self._begin()
@@ -74,12 +74,12 @@ class AnswerTags(Stage):
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
-            may_open = any(len(rest) < len(tag) and tag.startswith(rest) for tag in self._openers)
-            if len(text) <= _MAX_HELD and may_open:
+            openers = self._openers if rest[:1] in self._first else ()  # none for most answers
+            if len(text) <= _MAX_HELD and any(len(rest) < len(tag) and tag.startswith(rest) for tag in openers):
                 self.pending = text
                 return ""
             self._has_begun = True
-            self._opener = max((tag for tag in self._openers if rest.startswith(tag)), key=len, default="")
+            self._opener = max((tag for tag in openers if rest.startswith(tag)), key=len, default="")
             text = rest.removeprefix(self._opener) if self._opener else text
         start = self._tail_start(text)
         self.pending = text[start:]
@@ -169,6 +169,14 @@ class StopTexts(Stage):
         rest = text[: len(text) - len(stop)]
         note = Note("stop-left-in", "params.stop", stop, "taken off the end of the text")
         return [TextPiece(rest), note] if rest else [note]
+
+
+@lru_cache(maxsize=64)
+def _parse_tags(tags: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    """Return the opening tags, the closing ones, and what a text that may begin an opening one begins with."""
+    openers = tuple([tag for before, tag in pairwise(["", *tags]) if not before])
+    closers = tuple([tag for before, tag in pairwise(tags) if before and tag])
+    return openers, closers, frozenset(["", *(tag[:1] for tag in openers)])
 
 
 def _removal(tag: str) -> Note:

@@ -55,7 +55,7 @@ __all__ = ["EXTRA_KEYS", "ChatDecoder", "is_chunk"]
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
 
-_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices"})
+_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", *EXTRA_KEYS})
 _SOUNDS = {
     "UklGR": "audio/wav",
     "SUQz": "audio/mpeg",
@@ -101,9 +101,9 @@ class ChatDecoder(Decoder):
         has_more = not (
             type(choices) is list
             and choices
-            and self._plain_keys.issuperset(data)
             and type(choices[0]) is dict
             and self._choice_keys.isdisjoint(choices[0])
+            and not [key for key, value in data.items() if value is not None and key not in self._plain_keys]
         )
         if has_more:
             if (fault := find_fault(data, flags, choices)) is not None:
@@ -111,9 +111,10 @@ class ChatDecoder(Decoder):
             elif not (choices or whole) and (sentence := sentence_of(data)):
                 did = "skipped: it holds nothing of a reply"
                 out += (WORDS, Note("odd-chunk", "stream", short_text(sentence), did))
-            for key in EXTRA_KEYS:
-                if type(value := data.get(key)) in (str, dict) and value:
-                    out.append(ExtraPiece(key, value))
+        for key in EXTRA_KEYS:
+            if type(value := data.get(key)) in (str, dict) and value:
+                out.append(ExtraPiece(key, value))
+        if has_more:
             out += add_counts(self._counts, data, flags)
         others: list[dict[str, Any]] = []
         if self._candidates.is_found and _is_only_choice(choices):
