@@ -123,12 +123,14 @@ class TextCalls(Stage):
         behind: Sequence[Stage],
         script: str | None,
     ) -> None:
-        short = {long: name for name, long in plan.renamed.items()}
-        functions = [tool for tool in plan.callable if tool.definition is None]
-        tools = {short.get(tool.name, tool.name): tool.parameters for tool in functions}
-        # The prompt may name a tool as the caller does, and the model write that name.
-        self._wire_names = {long: name for long, name in short.items() if name in tools and long not in tools}
-        tools |= {long: tools[name] for long, name in self._wire_names.items()}
+        tools = {tool.name: tool.parameters for tool in plan.callable if tool.definition is None}
+        self._wire_names: dict[str, str] = {}
+        if plan.renamed:
+            short = {long: name for name, long in plan.renamed.items()}
+            tools = {short.get(name, name): parameters for name, parameters in tools.items()}
+            # The prompt may name a tool as the caller does, and the model write that name.
+            self._wire_names = {long: name for long, name in short.items() if name in tools and long not in tools}
+            tools |= {long: tools[name] for long, name in self._wire_names.items()}
         self._flag = FLAG if plan.prompted else "leaks"  # the flag that the notes name
         self._messages = plan.messages
         self._collected = collector
