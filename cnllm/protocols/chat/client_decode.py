@@ -55,7 +55,7 @@ __all__ = ["EXTRA_KEYS", "ChatDecoder", "is_chunk"]
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
 
-_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", *EXTRA_KEYS})
+_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices"})
 _SOUNDS = {
     "UklGR": "audio/wav",
     "SUQz": "audio/mpeg",
@@ -72,7 +72,7 @@ class ChatDecoder(Decoder):
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
-        self._plain_keys, self._choice_keys = _answer_keys(flags)
+        self._plain_keys, self._known_keys, self._choice_keys = _answer_keys(flags)
         self._fields = tuple(flags.reasoning.fields or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
         self._candidates = Candidates("choice")
@@ -98,12 +98,13 @@ class ChatDecoder(Decoder):
             out.append(Head(*head))
         choices = data.get("choices")
         # Keys beside the answer may hold a failure, counts or sources.
+        is_longer = not self._plain_keys.issuperset(data)
         has_more = not (
             type(choices) is list
             and choices
             and type(choices[0]) is dict
             and self._choice_keys.isdisjoint(choices[0])
-            and not [key for key, value in data.items() if value is not None and key not in self._plain_keys]
+            and not (is_longer and [key for key in data.keys() - self._known_keys if data[key] is not None])
         )
         if has_more:
             if (fault := find_fault(data, flags, choices)) is not None:
@@ -111,9 +112,10 @@ class ChatDecoder(Decoder):
             elif not (choices or whole) and (sentence := sentence_of(data)):
                 did = "skipped: it holds nothing of a reply"
                 out += (WORDS, Note("odd-chunk", "stream", short_text(sentence), did))
-        for key in EXTRA_KEYS:
-            if type(value := data.get(key)) in (str, dict) and value:
-                out.append(ExtraPiece(key, value))
+        if is_longer:
+            for key in EXTRA_KEYS:
+                if type(value := data.get(key)) in (str, dict) and value:
+                    out.append(ExtraPiece(key, value))
         if has_more:
             out += add_counts(self._counts, data, flags)
         others: list[dict[str, Any]] = []
@@ -415,14 +417,16 @@ def _detail_text(item: Any) -> str:
 
 
 @lru_cache(maxsize=256)
-def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the keys of a chunk that say nothing beside an answer, and those of a choice that do say more."""
+def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the keys of a chunk that say nothing beside an answer, with `EXTRA_KEYS`, and telling ones of a choice."""
     places = (flags.usage.at, flags.error.at, flags.citations.at)
     paths = [path.split(".") for at in places for path in at or ()]
     inner = [keys for keys in paths if keys[:2] == ["choices", "0"] and len(keys) > 2]
     heads = {keys[0] for keys in paths if keys not in inner}
-    plain = frozenset() if "" in heads else _ANSWER_KEYS - heads  # "." is the whole chunk
-    return plain, frozenset(keys[2] for keys in inner)
+    if "" in heads:  # "." is the whole chunk
+        return frozenset(), frozenset(), frozenset(keys[2] for keys in inner)
+    known = _ANSWER_KEYS.union(EXTRA_KEYS)
+    return _ANSWER_KEYS - heads, known - heads, frozenset(keys[2] for keys in inner)
 
 
 # ── custom tools ──────────────────────────────────────────────────────────────
