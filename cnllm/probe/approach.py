@@ -69,7 +69,7 @@ class _FirstRequests:
         self.registry = registry
         self.exchange = exchange
         self.has_key = has_key
-        self.seen: list[tuple[EndpointPlace, ProbeAnswer]] = []
+        self.seen: list[ProbeAnswer] = []
 
     def models(self, candidates: list[EndpointPlace]) -> tuple[list[str], Listing]:
         """Ask for the list of models at the bases that are tried, until one has it."""
@@ -98,7 +98,7 @@ class _FirstRequests:
         rule = (model.flags.params or {}).get("max_tokens")
         if getattr(rule, "default", None) is not None:
             bodies = replace(bodies, base={bodies.path("max_tokens"): _ROOM})
-        tries_headers = place.auth is None and self.has_key and all(answer.problem != "key" for _, answer in self.seen)
+        tries_headers = place.auth is None and self.has_key and all(answer.problem != "key" for answer in self.seen)
         own = ((model.flags.auth and model.flags.auth.header) or "").lower()
         others = KEY_HEADERS if tries_headers else ()
         headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
@@ -106,9 +106,9 @@ class _FirstRequests:
         for _ in range(8):
             ask = Ask(body=bodies.build([HELLO], stream=stream), why="a first request", stream=stream, control=True)
             answer = self.exchange(ask, place, id)
-            self.seen.append((place, answer))
+            self.seen.append(answer)
             if answer.passed and not (answer.text or answer.reasoning):
-                self.seen[-1] = place, replace(answer, problem="form", message="an answer without a text")
+                self.seen[-1] = replace(answer, problem="form", message="an answer without a text")
                 return None
             if answer.passed:
                 if stream:
@@ -161,9 +161,9 @@ def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, th
             answers = [answer for _, answer in listing]
             if thorough:
                 answers += search.describe(found.place)
-            remarks = tuple(dict.fromkeys(_stated_remarks([*answers, search.seen[-1][1]])))
+            remarks = tuple(dict.fromkeys(_stated_remarks([*answers, search.seen[-1]])))
             return replace(found, context=_stated_context(answers, id), remarks=remarks)
-        if search.seen and search.seen[-1][1].problem in _FINAL:
+        if search.seen[-1].problem in _FINAL:
             break
     raise _failure(target.base_url, search.seen)
 
@@ -171,7 +171,7 @@ def approach(registry: Registry, target: ProbeTarget, exchange: Exchanger, *, th
 # ── metadata ─────────────────────────────────────────────────────────────────
 def _no_list(listing: Listing, url: str) -> CnllmError:
     """Return the error for an endpoint whose list of models says nothing."""
-    answers = [(EndpointPlace("", base), answer) for base, answer in listing if answer.problem in _HINTS]
+    answers = [answer for _, answer in listing if answer.problem not in _OF_A_LIST]
     hint = "name the model: --model ID (in Python: model=…)"
     return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
 
@@ -236,40 +236,35 @@ def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodie
 
 
 # ── failures ─────────────────────────────────────────────────────────────────
-def _failure(url: str, seen: list[tuple[EndpointPlace, ProbeAnswer]]) -> CnllmError:
-    """Return the error for an endpoint that took no request: the answer that says most."""
-    order = ("key", "quota", "rate", "busy", "redirect", "page", "endless", "form", "failed", "network", "")
-    answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
-    answer = answers[0] if answers else ProbeAnswer(problem="network", message="nothing was sent")
-    hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
-    if answer.problem == "network":
-        return TransportError(_line(url, answer), hint=hint)
-    return EndpointError(_line(url, answer), status=answer.status, hint=hint)
-
-
-_HINTS = {
-    "key": "name the variable of a key with the right to use this model: --key-env NAME",
-    "quota": "the account needs credit before it can be asked anything",
-    "rate": "try again later",
-    "busy": "try again later",
-    "redirect": "give the address that it leads to",
-    "endless": "check the address, --model and --protocol",
-    "page": "give the URL of the API, not of the web site",
-    "network": "check the address, and that the server runs",
+_UNCLEAR = "check the address, --model and --protocol"
+_NOT_NOW = "gives no answer now ({status}): {words}"
+_FAILURES = {
+    "key": (
+        "does not accept the key: {words}",
+        "name the variable of a key with the right to use this model: --key-env NAME",
+    ),
+    "quota": ("says that the quota is spent: {words}", "the account needs credit before it can be asked anything"),
+    "rate": (_NOT_NOW, "try again later"),
+    "busy": (_NOT_NOW, "try again later"),
+    "redirect": ("redirects; cnllm does not follow", "give the address that it leads to"),
+    "page": ("answers with a page, not with an API", "give the URL of the API, not of the web site"),
+    "endless": ("answers without an end", _UNCLEAR),
+    "form": ("answers, but not with a reply of any known wire", _UNCLEAR),
+    "failed": (_NOT_NOW, _UNCLEAR),
+    "network": ("{words}", "check the address, and that the server runs"),
+    "": ("refuses a plain request ({status}): {words}", _UNCLEAR),
 }
+"""What to say of an endpoint with each problem, and the hint. The problems that say most come first."""
+_OF_A_LIST = ("form", "failed", "")
+"""Problems with a list of models that say nothing of the endpoint."""
 
 
-def _line(url: str, answer: ProbeAnswer) -> str:
-    host = urlsplit(url).netloc or url
-    words = on_one_line(answer.message, 200)
-    sentences = {
-        "key": f"{host} does not accept the key: {words}",
-        "quota": f"{host} says that the quota is spent: {words}",
-        "redirect": f"{host} redirects; cnllm does not follow",
-        "page": f"{host} answers with a page, not with an API",
-        "endless": f"{host} answers without an end",
-        "form": f"{host} answers, but not with a reply of any known wire",
-        "network": f"{host}: {words}",
-        **dict.fromkeys(("rate", "busy", "failed"), f"{host} gives no answer now ({answer.status}): {words}"),
-    }
-    return sentences.get(answer.problem, f"{host} refuses a plain request ({answer.status}): {words}")
+def _failure(url: str, seen: list[ProbeAnswer]) -> CnllmError:
+    """Return the error for an endpoint that took no request: the answer that says most."""
+    order = list(_FAILURES)
+    answer = min(seen, key=lambda answer: (answer.status == 404, order.index(answer.problem)))
+    text, hint = _FAILURES[answer.problem]
+    host, text = urlsplit(url).netloc or url, text.format(status=answer.status, words=on_one_line(answer.message, 200))
+    if answer.problem == "network":
+        return TransportError(f"{host}: {text}", hint=hint)
+    return EndpointError(f"{host} {text}", status=answer.status, hint=hint)
