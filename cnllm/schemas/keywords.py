@@ -66,8 +66,11 @@ def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
 # ── keywords ─────────────────────────────────────────────────────────────────
 
 
-def _count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a keyword that counts its work: the values in its schema and instance, and its errors."""
+def _count_work(name: str, keyword: Callable[..., Any], kind: str | None) -> Callable[..., Any]:
+    """Return a keyword that counts its work: the values in its schema and instance, and its errors.
+
+    `kind` is the type of the instances that it looks at; None: it looks at all.
+    """
     is_per_item = name in _PER_ITEM
     is_reference = name in ("$ref", "$dynamicRef")
     least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
@@ -84,6 +87,8 @@ def _count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
         if is_per_item and (type(instance) is list or type(instance) is dict):
             steps += len(instance)
         work.spend(steps)
+        if kind is not None and not validator.is_type(instance, kind):
+            return ()
         return map(work.count_error, keyword(validator, value, instance, schema) or ())
 
     return run
@@ -94,14 +99,12 @@ def _count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 def pattern(validator: Any, source: Any, instance: Any, schema: Any) -> Errors:
     """Validate `pattern`."""
-    if validator.is_type(instance, "string") and pattern_found(validator, source, instance) is False:
+    if pattern_found(validator, source, instance) is False:
         yield ValidationError(f"{instance!r} does not match {source!r}")
 
 
 def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Errors:
     """Validate `patternProperties`."""
-    if not validator.is_type(instance, "object"):
-        return
     for source, schema_below in patterns.items():
         for name, value in instance.items():
             if pattern_found(validator, source, name):
@@ -110,8 +113,6 @@ def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any
 
 def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     """Validate `additionalProperties`."""
-    if not validator.is_type(instance, "object"):
-        return
     declared, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     extras = []
     for name in instance:
@@ -145,7 +146,7 @@ def _list_unexpected(extras: list[Any]) -> str:
 
 def unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Errors:
     """Validate `uniqueItems`."""
-    if not is_wanted or not validator.is_type(instance, "array"):
+    if not is_wanted:
         return
     texts: set[str] = set()
     for item in instance:
@@ -185,8 +186,6 @@ def _is_among(validator: Any, values: Any, source: Any, instance: Any) -> bool:
 
 def multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Errors:
     """Validate `multipleOf` and `divisibleBy`."""
-    if not validator.is_type(instance, "number"):
-        return
     validator.format_checker.spend(instance.bit_length() // 64 if isinstance(instance, int) else 0)
     if not _is_multiple(instance, step):
         yield ValidationError(f"{instance!r} is not a multiple of {step}")
@@ -256,8 +255,6 @@ def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
 
 def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     """Validate `contains`, `minContains` and `maxContains`."""
-    if not validator.is_type(instance, "array"):
-        return
     least, most = schema.get("minContains", 1), schema.get("maxContains", len(instance))
     certain = possible = 0
     for item in instance:
@@ -282,8 +279,6 @@ def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
 
 def unevaluated_items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     """Validate `unevaluatedItems`."""
-    if not validator.is_type(instance, "array"):
-        return
     evaluated = evaluated_indexes(validator, instance, schema)
     rest = [item for index, item in enumerate(instance) if index not in evaluated]
     if rest:
@@ -292,8 +287,6 @@ def unevaluated_items(validator: Any, below: Any, instance: Any, schema: Any) ->
 
 def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     """Validate `unevaluatedProperties`."""
-    if not validator.is_type(instance, "object"):
-        return
     evaluated = evaluated_names(validator, instance, schema)
     rest = [name for name in instance if name not in evaluated and is_valid(validator, below, instance[name]) is False]
     if rest and below is False:
@@ -306,24 +299,25 @@ def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: An
         )
 
 
-KEYWORDS: Mapping[str, Callable[..., Any]] = {
-    "pattern": pattern,
-    "patternProperties": pattern_properties,
-    "additionalProperties": additional_properties,
-    "uniqueItems": unique_items,
-    "enum": enum,
-    "const": const,
-    "multipleOf": multiple_of,
-    "divisibleBy": multiple_of,
-    "not": negation,
-    "disallow": disallow,
-    "oneOf": one_of,
-    "if": condition,
-    "contains": contains,
-    "unevaluatedItems": unevaluated_items,
-    "unevaluatedProperties": unevaluated_properties,
-    "format": lambda validator, value, instance, schema: (),  # an annotation
+KEYWORDS: Mapping[str, tuple[Callable[..., Any], str | None]] = {
+    "pattern": (pattern, "string"),
+    "patternProperties": (pattern_properties, "object"),
+    "additionalProperties": (additional_properties, "object"),
+    "uniqueItems": (unique_items, "array"),
+    "enum": (enum, None),
+    "const": (const, None),
+    "multipleOf": (multiple_of, "number"),
+    "divisibleBy": (multiple_of, "number"),
+    "not": (negation, None),
+    "disallow": (disallow, None),
+    "oneOf": (one_of, None),
+    "if": (condition, None),
+    "contains": (contains, "array"),
+    "unevaluatedItems": (unevaluated_items, "array"),
+    "unevaluatedProperties": (unevaluated_properties, "object"),
+    "format": (lambda validator, value, instance, schema: (), None),  # an annotation
 }
+"""The keywords that are not jsonschema's own, each with the type of the instances that it looks at."""
 
 
 def evaluated_indexes(validator: Any, instance: Any, schema: Any) -> set[int]:
@@ -404,11 +398,11 @@ def _references(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
 @lru_cache(maxsize=16)
 def bounded_validator(kind: Any) -> Any:
     """Return the validator class of a dialect with counted work; its `format_checker` is a `WorkBudget`."""
-    keywords = {name: KEYWORDS.get(name, keyword) for name, keyword in kind.VALIDATORS.items()}
+    keywords = {name: KEYWORDS.get(name, (keyword, None)) for name, keyword in kind.VALIDATORS.items()}
     if kind in (jsonschema.Draft6Validator, jsonschema.Draft7Validator):
-        keywords["contains"] = kind.VALIDATORS["contains"]  # without counts
+        keywords["contains"] = kind.VALIDATORS["contains"], None  # without counts
     extend: Any = jsonschema.validators.extend
-    validator_class = extend(kind, {name: _count_work(name, keyword) for name, keyword in keywords.items()})
+    validator_class = extend(kind, {name: _count_work(name, *keyword) for name, keyword in keywords.items()})
     descend = validator_class.descend
 
     def evolve(self: Any, **changes: Any) -> Any:
