@@ -25,8 +25,10 @@ _TYPES = {
 }
 _WORD = re.compile(r"[^\W\d][\w-]*")
 _SPACE = re.compile(r"[ \t\r]*")
+_SEPARATORS = re.compile(r"[,\n \t\r]*")
 _CHOICES = re.compile(r"\(([^()]*)\)")
 _FIELD_END = re.compile(r"[,\n}\])]|\Z")
+_LINE, _WORDS = re.compile(r"[^\n]*"), re.compile(r"[^\n,}\]]*")
 _LINE_END = re.compile(r",?[ \t\r]*(\n|\Z)")
 _BRACKETS = re.compile(r"[^\n]*[\[\]{}]\??,?[ \t\r]*(\n|\Z)")
 _MAX_DEPTH = 20
@@ -62,7 +64,7 @@ class _Parser:
         required: list[str] = []
         self._enter()
         while True:
-            self._skip_separators()
+            self._match(_SEPARATORS)
             if self._peek() in ("", "}", "]", ")"):
                 break
             name = self._match(_WORD)
@@ -75,7 +77,7 @@ class _Parser:
             if not self._question_mark() and not is_optional:
                 required.append(name)
             properties[name] = (schema or {"type": "string"}) | self._description(end)
-            self._space()
+            self._match(_SPACE)
             if self._peek() not in ("", ",", "\n", "}", "]", ")"):
                 raise self.error(f"after {name} a comma is missing")
         if not properties:
@@ -95,12 +97,12 @@ class _Parser:
         if self._peek() != ":":
             return {}
         self.position += 1
-        self._space()
+        self._match(_SPACE)
         if self._peek() in ("[", "{") and (not self._is_line(end) or _BRACKETS.match(self.text, self.position)):
             return self._type()
         word = self._match(_WORD) or ""
         self._question_mark()
-        self._space()
+        self._match(_SPACE)
         rest = _LINE_END if self._is_line(end) else _FIELD_END
         if word.lower() in _TYPES and rest.match(self.text, self.position):
             self.position = start + 1
@@ -114,7 +116,7 @@ class _Parser:
 
     def _type(self) -> dict[str, Any]:
         """Read a type; nothing where there is none."""
-        self._space()
+        self._match(_SPACE)
         match self._peek():
             case "[":
                 self.position += 1
@@ -154,32 +156,22 @@ class _Parser:
 
     def _description(self, end: str) -> dict[str, str]:
         """Read a description: up to the next comma or bracket, or on lines of its own up to the end of the line."""
-        self._space()
+        self._match(_SPACE)
         if self._peek() != ":":
             return {}
-        stop = re.compile(r"[^\n]*" if self._is_line(end) else r"[^\n,}\]]*")
-        match = stop.match(self.text, self.position + 1)
-        assert match is not None
-        self.position = match.end()
-        text = match[0].strip().rstrip(",") if self._lines else match[0].strip()
+        self.position += 1
+        text = (self._match(_LINE if self._is_line(end) else _WORDS) or "").strip()
+        text = text.rstrip(",") if self._lines else text
         return {"description": text} if text else {}
 
     def _close(self, bracket: str) -> None:
-        self._skip_separators()
+        self._match(_SEPARATORS)
         if self._peek() != bracket:
             raise self.error(f"{bracket!r} is missing")
         self.position += 1
 
-    def _skip_separators(self) -> None:
-        while self._peek() in (",", "\n", " ", "\t", "\r") and self._peek():
-            self.position += 1
-
     def _peek(self) -> str:
         return self.text[self.position : self.position + 1]
-
-    def _space(self) -> None:
-        match = _SPACE.match(self.text, self.position)
-        self.position = match.end() if match is not None else self.position
 
     def _match(self, pattern: re.Pattern[str]) -> str | None:
         match = pattern.match(self.text, self.position)
