@@ -171,11 +171,9 @@ class Output:
         except FileNotFoundError:
             is_replaced = False
         if is_replaced or own.st_size < self.size:
-            message = f"another program has cut off {self.path} while the batch ran"
-            if is_replaced:
-                message = f"another program has replaced {self.path} while the batch ran"
+            change = "replaced" if is_replaced else "cut off"
             raise CnllmError(
-                message,
+                f"another program has {change} {self.path} while the batch ran",
                 hint="put the file back, then run the same command again: it asks what is missing",
             )
 

@@ -134,8 +134,8 @@ class Runner:
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         self._workers.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+        error = None if task.cancelled() else task.exception()  # which no row has caused
+        self._failure = self._failure or error
         self._settled.set()
 
     def _on_input_end(self, task: asyncio.Task[None]) -> None:
@@ -143,12 +143,6 @@ class Runner:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._input_failure = error
             self._stop("ended", "")
-        self._settled.set()
-
-    def _fail(self, error: BaseException) -> None:
-        """End the run with an error that no row has caused."""
-        if self._failure is None:
-            self._failure = error
         self._settled.set()
 
     async def _unmark(self) -> None:
