@@ -29,7 +29,6 @@ from cnllm.batch.runner import RunParts
 from cnllm.batch.state import BatchState
 from cnllm.batch.vendor.codec import VendorJob, decode_long, poll_plan, read_job
 from cnllm.batch.vendor.parts import VendorParts
-from cnllm.client.base import is_httpx_transport
 from cnllm.client.call_record import CallRecorder
 from cnllm.client.secret_removal import insert_key, plan_secrets, redact_body, redact_error
 from cnllm.engine.decode.parser import parse_response
@@ -37,7 +36,6 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.flags.batch import Batch
-from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -66,34 +64,25 @@ class UnreadableAnswer(CnllmError):
     """An answer of a batch interface is not as the registry describes it."""
 
 
-class VendorConnection:
+class VendorConnection(Struct, eq=False):
     """The connection to one interface with one key.
 
     `probe` is any request to the endpoint. `out` is the output: what is fetched is kept beside it while it is read.
-    `sleep(seconds, reason)` waits, and raises where the run is stopped.
+    `sleep(seconds, reason)` waits, and raises where the run is stopped. `requests` counts what was sent, `secrets` are
+    those of the last one.
     """
 
-    def __init__(
-        self,
-        batch: Batch,
-        probe: Plan,
-        transport: Any,
-        key: str | None,
-        out: Path,
-        sleep: Callable[[float, str], Awaitable[object]],
-    ) -> None:
-        self.batch = batch
-        self.probe = probe
-        self.out = out
-        self.sleep = sleep
-        if transport is None:
-            transport = default_async_transport()
-        elif is_httpx_transport(transport, is_async=True):
-            transport = AsyncHttpx(transport)
-        self._transport = transport
-        self._key = key
-        self._secrets: tuple[str, ...] = ()
-        self.requests = 0
+    batch: Batch
+    probe: Plan
+    transport: Any
+    key: str | None
+    out: Path
+    sleep: Callable[[float, str], Awaitable[object]]
+    requests: int = 0
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:  # without the key
+        return f"<VendorConnection to {self.probe.model.name}>"
 
     async def repeat(self, plan: Plan) -> Any:
         """Return the answer to a request that may be sent twice. Raises the error of the last attempt.
@@ -130,15 +119,14 @@ class VendorConnection:
     async def _send(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
         """Return the body of an answer, or write it to a file. Raises `EndpointError` for a refusal."""
         plan = replace(plan, timeouts=_TIMEOUTS)
-        request = insert_key(plan, self._key)
-        secrets = plan_secrets(request, self._key)
-        self._secrets = secrets
+        request = insert_key(plan, self.key)
+        self.secrets = secrets = plan_secrets(request, self.key)
         self.requests += 1
         if file is not None:
             file.seek(0)
             file.truncate()  # ours: the caller's temporary file
         try:
-            status, headers, chunks = await self._transport.send(request)
+            status, headers, chunks = await self.transport.send(request)
             content = await _read(chunks, file if status < 300 else None)
             content = self.redact(content)
             if status >= 300:
@@ -153,12 +141,12 @@ class VendorConnection:
 
     def redact(self, content: bytes) -> bytes:
         """Return bytes of a downloaded file without the secrets of the requests."""
-        return redact_body(self._secrets, content)
+        return redact_body(self.secrets, content)
 
     async def close(self) -> None:
         """Close the connections."""
-        if hasattr(self._transport, "aclose"):
-            await self._transport.aclose()
+        if hasattr(self.transport, "aclose"):
+            await self.transport.aclose()
 
 
 def failure_reason(error: CnllmError) -> str:

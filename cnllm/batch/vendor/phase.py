@@ -33,10 +33,12 @@ from cnllm.batch.vendor.interface import discounted_model, discounted_price, req
 from cnllm.batch.vendor.outbox import Outbox
 from cnllm.batch.vendor.parts import JobPart
 from cnllm.batch.vendor.results import ResultCollector, fetch_results
+from cnllm.client.base import is_httpx_transport
 from cnllm.client.credentials import key_for
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.simulator.transport import AsyncSimTransport
+from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.checks import plural
 
 __all__ = ["VendorPhase"]
@@ -131,8 +133,11 @@ class VendorPhase:
         transport, key = settings.transport, settings.api_keys[0] if settings.api_keys else None
         if settings.simulate:
             transport, key = AsyncSimTransport(registry), _NO_KEY
-        elif key is None:
-            key = key_for(self._probe, registry)
+        key = key_for(self._probe, registry) if key is None else key
+        if transport is None:
+            transport = default_async_transport()
+        elif is_httpx_transport(transport, is_async=True):
+            transport = AsyncHttpx(transport)
         return VendorConnection(self._batch, self._probe, transport, key, settings.out, self._sleep)
 
     async def _sleep(self, seconds: float, reason: str) -> None:
