@@ -219,10 +219,20 @@ def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
 
 def _answer_row(store: BatchStore, job: SimulatedJob, row: JobRow) -> RowOutcome:
     """Return the outcome of a row: the endpoint's own response to its body."""
-    offer = job.offer
+    response = _respond(store, job, row)
+    text = b"".join(response.pieces)
+    try:
+        return RowOutcome(row.id, response.status, msgspec.json.decode(text))
+    except msgspec.DecodeError:  # an endpoint that refuses in plain text
+        return RowOutcome(row.id, response.status, text.decode())
+
+
+def _respond(store: BatchStore, job: SimulatedJob, row: JobRow) -> SimulatedResponse:
+    """Return the endpoint's response to the body of a row."""
+    own = job.offer.model
     if (problem := unfit_id(row.model)) is not None:
-        return _refused_row(offer, row, f"The model {row.model!a} is none: {problem}.")
-    model = store.registry.resolve(f"{offer.model.provider}/{row.model}", protocol=offer.model.protocol)
+        return _refuse(job.offer, RefusedStep(f"The model {row.model!a} is none: {problem}."))
+    model = store.registry.resolve(f"{own.provider}/{row.model}", protocol=own.protocol)
     path = (model.flags.path or "").partition("?")[0].replace("{model}", row.model)
     body = {key: value for key, value in row.body.items() if key != "stream"}  # nothing streams in a batch
     if "{model}" not in (model.flags.path or "") and "model" not in body:
@@ -230,21 +240,8 @@ def _answer_row(store: BatchStore, job: SimulatedJob, row: JobRow) -> RowOutcome
     try:
         content = msgspec.json.encode(body)
     except (UnicodeError, RecursionError) as error:
-        return _refused_row(offer, row, f"The body cannot be read: {error}")
-    return _outcome(row, Endpoints(store.registry, store.strict).respond(model, job.headers, content, path))
-
-
-def _refused_row(offer: Interface, row: JobRow, message: str) -> RowOutcome:
-    """Return the outcome of a row that the endpoint cannot read."""
-    return _outcome(row, reject(Violation("param", message), protocol=offer.model.protocol))
-
-
-def _outcome(row: JobRow, response: SimulatedResponse) -> RowOutcome:
-    text = b"".join(response.pieces)
-    try:
-        return RowOutcome(row.id, response.status, msgspec.json.decode(text))
-    except msgspec.DecodeError:  # an endpoint that refuses in plain text
-        return RowOutcome(row.id, response.status, text.decode())
+        return _refuse(job.offer, RefusedStep(f"The body cannot be read: {error}"))
+    return Endpoints(store.registry, store.strict).respond(model, job.headers, content, path)
 
 
 def _with_results(store: BatchStore, job: SimulatedJob, outcomes: list[RowOutcome]) -> SimulatedJob:
