@@ -101,8 +101,7 @@ class _FirstRequests:
         tries_headers = place.auth is None and self.has_key and all(answer.problem != "key" for answer in self.seen)
         own = ((model.flags.auth and model.flags.auth.header) or "").lower()
         others = KEY_HEADERS if tries_headers else ()
-        headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
-        place = replace(place, auth=next(headers))
+        headers = iter([header for header in others if header[0].lower() != own])
         for _ in range(8):
             ask = Ask(body=bodies.build([HELLO], stream=stream), why="a first request", stream=stream, control=True)
             answer = self.exchange(ask, place, id)

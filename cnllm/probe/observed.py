@@ -130,11 +130,6 @@ def repeats(pieces: list[Any]) -> bool:
     return len(pieces) > 2 and grows and len(pieces[-1]) > len(pieces[0])
 
 
-def _has_repeats(data: Any) -> bool:
-    """Whether the pieces of some text of a stream hold what came before them."""
-    return any(repeats(pieces) for path, pieces in pieces_of(data).items() if path != "role")
-
-
 def find_tags(text: str) -> tuple[str, str, bool] | None:
     """Return the pair of tags around the beginning of a text; True: the opening one does not arrive."""
     marks = [(mark, _core(mark.group(1))) for mark in _MARK.finditer(text)]
@@ -177,7 +172,8 @@ def learn(learnt: Learnt, flags: Flags, request: Mapping[str, Any] | None, answe
         for path, text in _texts(message).items()
         if path.partition(".")[0] not in _USUAL and path not in known and text not in prompt and text not in answer.text
     ]
-    learnt = replace(learnt, fields=(*learnt.fields, *new), repeats=learnt.repeats or _has_repeats(answer.data))
+    has_repeats = any(repeats(pieces) for path, pieces in pieces_of(answer.data).items() if path != "role")
+    learnt = replace(learnt, fields=(*learnt.fields, *new), repeats=learnt.repeats or has_repeats)
     if isinstance(content, list):
         kinds = [p.get("type") for p in content if isinstance(p, dict)]
         part = next((k for p, k in zip(content, kinds, strict=False) if k != "text" and k in (p or ()) and p[k]), None)

@@ -42,31 +42,30 @@ def overlay(
 
     `new`: the registry does not know the provider, which has these `keys` and starts from the provider `parent`.
     """
-    date = datetime.date.today()
+    date, place = datetime.date.today(), found.place
     proven = [f for f in facts if f.answer != "unknown" and not f.flag.startswith(_PROVIDER_FLAGS)]
     doc: dict[str, Any] = {}
     if new:
-        table: dict[str, Any] = {
-            **({"extends": parent} if parent is not None else {}),
+        table = {
+            "extends": parent,
             "title": provider,
-            "protocol": found.place.protocol,
-            "base_url": found.place.base_url,
+            "protocol": place.protocol,
+            "base_url": place.base_url,
             "keys": list(keys),
+            "auth": place.auth and dict(zip(("header", "value"), place.auth, strict=True)),
         }
-        if found.place.auth is not None:
-            table["auth"] = {"header": found.place.auth[0], "value": found.place.auth[1]}
-        doc["providers"] = {provider: table}
+        doc["providers"] = {provider: {key: value for key, value in table.items() if value is not None}}
     model: dict[str, Any] = {}
     quotes: dict[str, list[str]] = {}
     for fact in proven:
         _put(model, fact.flag, fact.value)
         quotes.setdefault(on_one_line(fact.quote, _MOST_QUOTE), []).append(fact.flag)
     if quotes:
-        source = {"url": found.place.base_url, "seen": date, "how": "probe"}
+        source = {"url": place.base_url, "seen": date, "how": "probe"}
         model["sources"] = {
             f"probe-{number}" if quote else "probe": {
                 **source,
-                "backs": sorted(set(_source_names(model, backs))),
+                "backs": sorted({_source_name(model, flag) for flag in backs}),
                 **({"quote": quote} if quote else {}),
             }
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
@@ -75,17 +74,12 @@ def overlay(
     return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
 
 
-def _source_names(model: dict[str, Any], flags: list[str]) -> list[str]:
-    """Return the flags as a source names them: the mode of a `when` is one key, and a path alone is the parameter's."""
-    out: list[str] = []
-    for flag in flags:
-        if mode := split_mode(flag)[0]:
-            out.append(f"when.{mode}")
-        elif flag.endswith(".as") and not isinstance(get(model, flag[:-3]), dict):
-            out.append(flag[:-3])
-        else:
-            out.append(flag)
-    return out
+def _source_name(model: dict[str, Any], flag: str) -> str:
+    """Return a flag as a source names it: the mode of a `when` is one key, and a path alone is the parameter's."""
+    if mode := split_mode(flag)[0]:
+        return f"when.{mode}"
+    name = flag.removesuffix(".as")
+    return flag if isinstance(get(model, name), dict) else name
 
 
 def _put(table: dict[str, Any], flag: str, value: Any) -> None:
