@@ -76,8 +76,8 @@ def _order(context: RequestContext) -> Iterator[Violation]:
 def _results(context: RequestContext) -> Iterator[Violation]:
     """Yield calls without a result right after their turn, and results without a call."""
     pending: list[Any] = []
-    for index, turn in enumerate(context.request.turns):
-        if turn.role == "tool":
+    for index, turn in enumerate([*context.request.turns, None]):
+        if turn is not None and turn.role == "tool":
             if turn.result_of not in pending:
                 message = f"Tool result {turn.result_of} does not answer a call of the turn before it."
                 yield Violation("results", message, param=f"messages[{index}]", value=turn.result_of, index=index)
@@ -85,10 +85,12 @@ def _results(context: RequestContext) -> Iterator[Violation]:
                 pending.remove(turn.result_of)
             continue
         if pending:
-            yield _missing_result(pending, index)
-        pending = [c.id for c in turn.calls or ()]
-    if pending:
-        yield _missing_result(pending, len(context.request.turns))
+            message = (
+                "An assistant message with tool_calls must be followed by tool messages responding to each "
+                f"tool_call_id. Not answered: {', '.join(map(str, pending))}"
+            )
+            yield Violation("results", message, param=f"messages[{index}]", value=pending[0], index=index)
+        pending = [c.id for c in turn.calls or ()] if turn is not None else []
 
 
 def _result_names(context: RequestContext) -> Iterator[Violation]:
@@ -106,14 +108,6 @@ def _result_names(context: RequestContext) -> Iterator[Violation]:
             yield Violation("param", f"{path} is missing: a tool result carries the tool's name.", path, index=index)
         elif name is not None and not required:
             yield Violation("param", f"{path}: a tool result has no name here.", path, value=name, index=index)
-
-
-def _missing_result(pending: list[Any], index: int) -> Violation:
-    message = (
-        "An assistant message with tool_calls must be followed by tool messages responding to each "
-        f"tool_call_id. Not answered: {', '.join(map(str, pending))}"
-    )
-    return Violation("results", message, param=f"messages[{index}]", value=pending[0], index=index)
 
 
 def _calls(context: RequestContext) -> Iterator[Violation]:

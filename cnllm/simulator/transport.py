@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
@@ -14,33 +14,13 @@ from cnllm.simulator.respond import Change, Endpoints, SimulatedResponse
 if TYPE_CHECKING:
     from cnllm.simulator.batch import BatchStore
 
-__all__ = ["AsyncSimTransport", "OutgoingRequest", "SimTransport"]
+__all__ = ["AsyncSimTransport", "SimTransport"]
 
 _LONG = 32 * 1024  # bytes of a request that is answered in a thread: others on the event loop go on
 
 
-class OutgoingRequest(Protocol):
-    """A request as a transport gets it: its destination and its bytes."""
-
-    @property
-    def model(self) -> Model:
-        """Return the model."""
-
-    @property
-    def url(self) -> str:
-        """Return the destination."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers."""
-
-    @property
-    def content(self) -> bytes:
-        """Return the body as bytes."""
-
-
 class _Network:
-    """The endpoints behind a transport, and their batches.
+    """The endpoints behind a transport, and their batches. A plan has a model, a URL, headers and its body as bytes.
 
     If `strict`, they refuse everything that the flags deny, even if real endpoints are not known to refuse it. `change`
     makes another reply of each, such as that of a host with faults (`cnllm.simulator.unfaithful`).
@@ -51,7 +31,7 @@ class _Network:
         self._batches: BatchStore | None = None
         self._lock = threading.Lock()
 
-    def respond(self, plan: OutgoingRequest) -> SimulatedResponse:
+    def respond(self, plan: Any) -> SimulatedResponse:
         """Return the response to a plan."""
         method: str = getattr(plan, "method", "POST")
         path = unquote(urlsplit(plan.url).path)
@@ -59,7 +39,7 @@ class _Network:
             return response
         return self._endpoints.respond(plan.model, plan.headers, plan.content, path)
 
-    def _respond_to_step(self, plan: OutgoingRequest, method: str, path: str) -> SimulatedResponse | None:
+    def _respond_to_step(self, plan: Any, method: str, path: str) -> SimulatedResponse | None:
         """Return the response to a step of a batch; None for another request. The base URL may be any."""
         from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step  # few need it
 
@@ -89,7 +69,7 @@ async def _awaited(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
 class SimTransport(_Network):
     """A transport that answers from the registry."""
 
-    def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
+    def send(self, plan: Any) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
         response = self.respond(plan)
         return response.status, response.headers, iter(response.pieces)
@@ -101,7 +81,7 @@ class SimTransport(_Network):
 class AsyncSimTransport(_Network):
     """The same for async code, under asyncio and trio."""
 
-    async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+    async def send(self, plan: Any) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""
         if len(plan.content) > _LONG:
             import anyio.to_thread  # comes with httpx; only a long request needs it

@@ -34,14 +34,10 @@ _LEAST = 15
 
 def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refused: Any, read: Any, why: str) -> Steps:
     """Ask with one message more than the control's."""
-    ask = context.ask(messages, why=why)
-    if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
-        return []  # the wire has no such role
     control = yield context.ask([HELLO], why="the control", control=True)
-    answer = yield ask
-    if answer.refused:
-        return [Finding(flag, refused, "refused", answer.message)]
-    return [Finding(flag, read, "works")] if reads_more(answer, control, _LEAST) else []
+    answer = yield context.ask(messages, why=why)
+    is_read = reads_more(answer, control, _LEAST)
+    return refusal(answer, flag, refused) or ([Finding(flag, read, "works")] if is_read else [])
 
 
 @question("role developer", "messages.developer", requests=2)
@@ -52,10 +48,11 @@ def developer(context: ProbeContext) -> Steps:
     a refusal of the role.
     """
     messages, why = [replace(_SYSTEM, role="developer"), HELLO], "a message of the role developer"
-    found = yield from _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
     ask = context.ask(messages, why="a role that does not exist")
+    need("'developer'" in str(ask.body))  # else the wire has no such role
+    found = yield from _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
     control = yield context.ask([HELLO], why="the control", control=True)
-    if found or "'developer'" not in str(ask.body) or control.reply is None or control.reply.usage.input is not None:
+    if found or control.reply is None or control.reply.usage.input is not None:
         return found
     nonsense = yield _with_last(context, ask, {"role": "zq"}, 0)
     return [Finding("messages.developer", True, "works", nonsense.message)] if nonsense.refused else []

@@ -288,13 +288,10 @@ def late_off(context: ProbeContext) -> Steps:
 
     Proof: reasoning is gone with both, and there with the other switch alone.
     """
-    on = [context.known.get("reasoning.on.set") or {}]
-    for flag, value in (
-        ("reasoning.effort.at", context.known.get("reasoning.effort.high")),
-        ("reasoning.budget.at", 4096),
-    ):
-        if flag in context.known and value is not None:
-            on.append(nest(context.known[flag], value))
+    known = context.known
+    switches = {"reasoning.effort.at": known.get("reasoning.effort.high"), "reasoning.budget.at": 4096}
+    on = [known.get("reasoning.on.set") or {}]
+    on += [nest(known[at], value) for at, value in switches.items() if at in known and value is not None]
     groups: dict[int, list[dict[str, Any]]] = {}
     for off in context.candidates_for("reasoning.off.set", context.candidates.off):
         index = next((n for n, p in enumerate(on) if p and _is_apart(p, off)), None)
