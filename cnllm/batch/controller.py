@@ -390,5 +390,4 @@ class RequestPace:
 
     def hold(self, until: float) -> None:
         """Send nothing before a time."""
-        if self.rate is not None:
-            self._next = max(self._next, until)
+        self._next = max(self._next, until)

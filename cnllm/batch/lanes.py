@@ -82,8 +82,7 @@ class ObservedTransport(Struct, frozen=True):
     @property
     def needs_key(self) -> bool:
         """Whether a client needs a key to send."""
-        needs: bool = getattr(self.transport, "needs_key", True)
-        return needs
+        return bool(getattr(self.transport, "needs_key", True))
 
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""

@@ -125,11 +125,9 @@ def _fault(export: Export) -> str | None:
             return f"pattern of {column}: {error}"
         if unknown := sorted({*groups} - {"model", "kind", "tier"}):
             return f"pattern of {column}: the group {unknown[0]} is none of model, kind and tier"
-    return (
-        None
-        if zone_of(export.zone) is not None
-        else f"zone {export.zone} is neither like +08:00 nor like Asia/Shanghai"
-    )
+    if zone_of(export.zone) is None:
+        return f"zone {export.zone} is neither like +08:00 nor like Asia/Shanghai"
+    return None
 
 
 def _used_columns(export: Export) -> list[str]:

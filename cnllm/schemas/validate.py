@@ -161,9 +161,7 @@ def _decode(text: str) -> Any:
     except RecursionError:
         pass
     else:
-        if text.count("{") + text.count("[") < _MAX_LEVELS:
-            return value
-        if depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
+        if text.count("{") + text.count("[") < _MAX_LEVELS or depth(value, _MAX_LEVELS + 1) <= _MAX_LEVELS:
             return value
     raise AnswerError(f"it is nested more than {_MAX_LEVELS} levels deep")
 

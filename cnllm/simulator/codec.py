@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -63,14 +63,10 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
     if codec.dialects:
         body, unread = usual_messages(body, model.flags)
         parsed = read_chat_request(body)
-        misplaced = misplaced or unread
-        return parsed if misplaced is None else msgspec.structs.replace(parsed, broken=misplaced)
+        return msgspec.structs.replace(parsed, broken=misplaced or unread or parsed.broken)
     if misplaced is not None:
         return ParsedRequest(body=body, turns=(), broken=misplaced)
-
-    def stamp(data: Any) -> Seal:
-        return Seal(model.protocol, model.provider, model.id, data)
-
+    stamp = partial(Seal, model.protocol, model.provider, model.id)
     try:
         request = codec.read_request(body, path, stamp, read_turns)
     except (TypeError, ValueError) as error:

@@ -35,7 +35,9 @@ __all__ = [
     "use_calls",
 ]
 
-_SHAPE = ("row", "submit", "job", "results", "result")
+_OF_JOBS = ("row", "submit", "job", "results", "result")
+_NEEDED = {"file": (*_OF_JOBS, "upload"), "calls": ("path",)}
+"""The tables and keys that an interface needs, by how it takes rows; any other needs those of jobs."""
 _PATHS = ("upload.path", "submit.path", "job.path", "job.cancel", "list.path", "results.path")
 _KEPT = ("currency", "factors", "per_call")
 _BATCH = "batch"
@@ -57,27 +59,19 @@ def require_interface(model: Model, registry: Registry) -> Batch:
     """Return the interface of a model. Raises `NoBatchInterface`, whose hint names other endpoints of the model."""
     batch = model.flags.batch
     if batch is not None and batch.available:
-        missing = [name for name in _SHAPE if getattr(batch, name) is None] if batch.input != "calls" else []
-        if batch.input == "file" and batch.upload is None:
-            missing.append("upload")
-        if batch.input == "calls" and batch.path is None:
-            missing.append("path")
-        if missing:
+        if missing := [name for name in _NEEDED.get(str(batch.input), _OF_JOBS) if getattr(batch, name) is None]:
             where = model.where("batch.available")
             raise CnllmError(
                 f"{where}: batch of {model.name} lacks {', '.join(missing)}", hint="`cnllm registry check` lists faults"
             )
         _check_paths(model, batch)
         return batch
+    hint, own = "leave --vendor-batch out", f"{model.name} over {model.protocol}"
     if others := list(islice(_others(model, registry), 4)):
-        hint = f"one that has: {', '.join(others)}; or leave --vendor-batch out"
-    else:
-        hint = "leave --vendor-batch out"
-    if batch is not None and batch.available is False:
-        message = f"--vendor-batch: {model.name} over {model.protocol} has no batch interface"
-    else:
-        message = f"--vendor-batch: a batch interface of {model.name} over {model.protocol} is not known"
-    raise NoBatchInterface(message, hint=hint)
+        hint = f"one that has: {', '.join(others)}; or {hint}"
+    is_known = batch is not None and batch.available is False
+    reason = f"{own} has no batch interface" if is_known else f"a batch interface of {own} is not known"
+    raise NoBatchInterface(f"--vendor-batch: {reason}", hint=hint)
 
 
 def _check_paths(model: Model, batch: Batch) -> None:

@@ -154,8 +154,13 @@ class RowAnswer(Struct, frozen=True):
     reason: str = ""
 
 
-def read_answer(result: RowResult | None, job: Job, unsure: str) -> RowAnswer:
-    """Return what became of a row. The engine reads its result as it reads the response to a single call."""
+def read_answer(result: RowResult | None, job: Job, state: str, unsure: str) -> RowAnswer:
+    """Return what became of a row of a job that ended in a state.
+
+    The engine reads its result as it reads the response to a single call.
+    """
+    if result is None and state != "done":
+        return RowAnswer(None, False, state)
     if result is None:
         return RowAnswer(None, None, "missing" if unsure == "ask" else "skipped")
     if result.unserved is not None:
@@ -242,11 +247,7 @@ class ResultCollector:
                 self._budget.settle(waiting.cost, None)
                 gone.append(waiting.seq)
                 continue
-            result = results.find(waiting.position)
-            if result is None and state != "done":
-                answer = RowAnswer(None, False, state)
-            else:
-                answer = read_answer(result, job, self._session.settings.unsure)
+            answer = read_answer(results.find(waiting.position), job, state, self._session.settings.unsure)
             cost = self._cost_of(answer, waiting.cost)
             self._budget.settle(waiting.cost, cost)
             if answer.cost is not False:
