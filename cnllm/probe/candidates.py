@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -40,15 +40,16 @@ class FlagCandidates(Struct, frozen=True):
     outputs: tuple[int, ...] = ()
 
 
-_ONE = {
+_PLACES = {
     "on": "reasoning.on.set",
     "off": "reasoning.off.set",
     "efforts": "reasoning.effort.at",
     "budgets": "reasoning.budget.at",
     "prefills": "messages.prefill.set",
+    "fields": "reasoning.fields",
+    "message_keys": "messages.fields",
 }
-_LISTS = {"fields": "reasoning.fields", "message_keys": "messages.fields"}
-"""The flags of a table that hold the candidates of each kind: one value in the first table, a list in the second."""
+"""The flag of a table that holds the candidates of each kind: one value, or a list of them."""
 
 
 def collect(registry: Registry, protocol: str) -> FlagCandidates:
@@ -57,10 +58,8 @@ def collect(registry: Registry, protocol: str) -> FlagCandidates:
     words: defaultdict[str, Counter[str]] = defaultdict(Counter)
     params: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for table in registry.flag_tables(protocol):
-        for kind, path in _ONE.items():
-            counts[kind].update(_texts([get(table, path)]))
-        for kind, path in _LISTS.items():
-            counts[kind].update(_texts(get(table, path) or ()))
+        for kind, path in _PLACES.items():
+            counts[kind].update(_texts(get(table, path)))
         levels = dict(get(table, "reasoning.effort") or {})
         if at := levels.pop("at", None):
             words[at].update(levels.values())
@@ -70,7 +69,7 @@ def collect(registry: Registry, protocol: str) -> FlagCandidates:
                 params[name][place] += 1
     for table in (table for wire in PROTOCOLS if wire != protocol for table in registry.flag_tables(wire)):
         for side in ("on", "off"):
-            counts[f"other-{side}"].update(_texts([get(table, _ONE[side])]))
+            counts[f"other-{side}"].update(_texts(get(table, _PLACES[side])))
 
     def by_name(counters: Mapping[str, Counter[str]]) -> dict[str, tuple[str, ...]]:
         return {name: tuple(word for word, _ in counter.most_common()) for name, counter in counters.items()}
@@ -85,12 +84,13 @@ def collect(registry: Registry, protocol: str) -> FlagCandidates:
         off=(*_switches(off, ranked["efforts"]), *_others(ranked["other-off"], known)),
         effort_words=by_name(words),
         params=by_name(params),
-        **{kind: ranked[kind] for kind in (*_ONE, *_LISTS) if kind not in ("on", "off")},
+        **{kind: ranked[kind] for kind in _PLACES if kind not in ("on", "off")},
     )
 
 
-def _texts(values: Iterable[Any]) -> list[str]:
-    """Return values as JSON, by which they are counted, without those that say nothing."""
+def _texts(found: Any) -> list[str]:
+    """Return a value, or those of a list, as JSON, by which they are counted, without those that say nothing."""
+    values = found if isinstance(found, list) else [found]
     return [json.dumps(value, sort_keys=True) for value in values if value]
 
 
@@ -100,7 +100,7 @@ def with_claims(candidates: FlagCandidates, model: Model) -> FlagCandidates:
     limit = get(flags, "limits.output")
     changes: dict[str, Any] = {} if limit is None else {"outputs": (limit,)}
     for kind in ("on", "off", "efforts", "budgets"):
-        if own := get(flags, _ONE[kind]):
+        if own := get(flags, _PLACES[kind]):
             changes[kind] = (own, *(other for other in getattr(candidates, kind) if other != own))
     return replace(candidates, **changes)
 

@@ -64,10 +64,8 @@ def effort(context: ProbeContext) -> Steps:
                     [] if "." in at else [Finding(f"params.{at}", False, "refused", nonsense.message, by=at)]
                 )
                 continue
-            found = [Finding("reasoning.effort.at", at, "works", nonsense.message)]
-            return found + [
-                Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in levels
-            ]
+            values = {"at": at, **{level: words[level] for level in levels}}
+            return [Finding(f"reasoning.effort.{key}", word, "works", nonsense.message) for key, word in values.items()]
         low = yield _at_levels(context, {at: words["low"]})
         high = yield _at_levels(context, {at: words["high"]})
         if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):

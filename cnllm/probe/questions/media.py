@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 
 from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
@@ -67,9 +68,7 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
     protocol = context.bodies.model.protocol
     try:
-        request = server_codec(protocol).read_request(
-            ask.body, "", lambda data: Seal(protocol, "", "", data), read_turns
-        )
+        request = server_codec(protocol).read_request(ask.body, "", partial(Seal, protocol, "", ""), read_turns)
     except (TypeError, ValueError):
         return False
     return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)

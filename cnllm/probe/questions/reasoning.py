@@ -45,10 +45,8 @@ def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) 
     """Whether a refusal is about reasoning and says this in words that do not only repeat the keys of the request."""
     keys = {key for path in leaves(patch) for key in path.split(".")}
     values = {str(value) for value in leaves(patch).values() if isinstance(value, str)}
-    own = re.compile(
-        "|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in sorted(keys | values, key=len, reverse=True))
-    )
-    rest = own.sub(" ", answer.message)
+    own = "|".join(map(re.escape, sorted(keys | values, key=len, reverse=True)))
+    rest = re.sub(rf"(?<!\w)(?:{own})(?!\w)", " ", answer.message)
     return answer.refused and bool(THINKING.search(rest)) and bool(pattern.search(rest))
 
 
