@@ -344,7 +344,7 @@ class _Judge:
         self._schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in task.tools}
         self.problem: str | None = None
         self._marks: dict[str, bool] = {}
-        self._lost = self._recovered = self._empty = 0
+        self._counts = {"lost": 0, "recovered": 0, "empty": 0}
         self._first: float | None = None
         self._rates: list[float] = []
         self._costs: list[Cost | None] = []
@@ -390,13 +390,13 @@ class _Judge:
         lost = [call for call in reply.tool_calls if call.via != "wire"]
         is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
         if on_wire or lost or is_empty or finish == "tool_calls":  # a plain answer may be the model's choice
-            self._lost += max(0, len(step.calls) - len(on_wire))
+            self._counts["lost"] += max(0, len(step.calls) - len(on_wire))
             reason = (
                 "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
             )
             self._mark("kept", reason, good=len(on_wire) >= len(step.calls))
-        self._recovered += len(lost)
-        self._empty += is_empty
+        self._counts["recovered"] += len(lost)
+        self._counts["empty"] += is_empty
         self._mark("called", "no tool was called", good=bool(on_wire))
         if on_wire:
             no_text = "" if wire(plan.model.protocol).text_arguments else "{}"
@@ -442,9 +442,7 @@ class _Judge:
             kind=task.kind,
             marks=marks,
             problem=self.problem,
-            lost=self._lost,
-            recovered=self._recovered,
-            empty=self._empty,
+            **self._counts,
             first=self._first,
             rate=round(sum(self._rates) / len(self._rates), 3) if self._rates else None,
             cost=str(cost.amount) if cost is not None and cost.complete else None,

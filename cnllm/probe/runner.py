@@ -102,7 +102,8 @@ class _OpenQuestion(Struct):
 
 
 class _Interview:
-    """The questions of one probe, and what they have taught. `likely` is what one run alone has found.
+    """The questions of one probe, and what they have taught. `likely` is what one run alone has found, and `start` what
+    a question gets before anything is known.
 
     Each question is asked once before any is repeated that said nothing, or nothing but what is assumed of every
     endpoint of the wire: at the end of the budget, what was asked has taught the most.
@@ -117,23 +118,20 @@ class _Interview:
         self.asked: set[str] = set()
         self.later: list[_OpenQuestion] = []
         self.joined: set[str] = set()
-        self.found = found = run.found
-        self.assumed = assumed_at(run.registry, found.place, found.id).flags
+        found, claims = run.found, run.target.claims
         candidates = collect(run.registry, found.place.protocol)
-        self.candidates = candidates if run.target.claims is None else with_claims(candidates, run.target.claims)
+        self.start = ProbeContext(
+            found.bodies,
+            candidates if claims is None else with_claims(candidates, claims),
+            window=found.context,
+            is_own=found.place.is_own,
+            assumed=assumed_at(run.registry, found.place, found.id).flags,
+        )
 
     def context(self) -> ProbeContext:
         """Return what the next question gets."""
         known = {key: value for likely in self.likely.values() for key, value in likely.items()} | self.known
-        return ProbeContext(
-            self.found.bodies,
-            self.candidates,
-            known,
-            window=self.found.context,
-            is_own=self.found.place.is_own,
-            learnt=self.run.learnt,
-            assumed=self.assumed,
-        )
+        return replace(self.start, known=known, learnt=self.run.learnt)
 
     def questions(self) -> list[Question]:
         """Return the questions that were not asked: those last whose parameters the wire is known to refuse."""
@@ -143,7 +141,7 @@ class _Interview:
 
     def is_documented(self, question: Question) -> bool:
         """Whether a question is about parameters that the wire is known to refuse."""
-        params = self.assumed.params or {}
+        params = self.start.assumed.params or {}
         return all(f.startswith("params.") and params.get(f.removeprefix("params.")) is False for f in question.flags)
 
     def kind(self, question: Question) -> tuple[bool, bool]:
@@ -201,7 +199,7 @@ class _Interview:
     def can_wait(self, opened: _OpenQuestion) -> bool:
         """Whether another run of a question is worth less than the questions that were not asked."""
         found = opened.runs[0]
-        says_nothing_new = all(f.flag.startswith("_") or is_assumed(self.assumed, f) for f in found)
+        says_nothing_new = all(f.flag.startswith("_") or is_assumed(self.start.assumed, f) for f in found)
         return says_nothing_new if found else not opened.question.opens
 
     def settle(self, opened: _OpenQuestion) -> None:

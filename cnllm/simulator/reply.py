@@ -116,7 +116,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool
         msgspec.json.encode([[t.wire for t in request.turns], [t.name for t in request.tools or ()]], order="sorted")
     ).hexdigest()
     texts = _TEXTS["zh" if is_cjk(request.prompt) else "en"]
-    text_calls = _writes_calls_as_text(flags)
+    text_calls = flags.tools.supported is False and flags.tools.otherwise == "prompt"
     request = _described_tools(request) if text_calls else request
     results = _described_results(request) if text_calls else _results(request)
     tools = [] if results or request.choice == "none" else _tools_to_call(request)
@@ -367,12 +367,6 @@ def _holds_text(schema: Any) -> bool:
 
 
 # ── tools that a prompt describes ────────────────────────────────────────────
-
-
-def _writes_calls_as_text(flags: Flags) -> bool:
-    """Whether this model writes its calls as text."""
-    rules = flags.tools
-    return rules.supported is False and rules.otherwise == "prompt"
 
 
 def _described_tools(request: ParsedRequest) -> ParsedRequest:

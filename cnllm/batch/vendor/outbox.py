@@ -289,7 +289,8 @@ async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[
             async for job in _jobs(exchange):
                 if has_mark and job.mark == part.mark:
                     return job
-                if not has_mark and job.id not in known and _may_be(job, part):
+                is_recent = job.created is None or job.created >= part.created - _SLACK
+                if not has_mark and job.id not in known and is_recent:
                     candidates.append(job)
         except (UnreadableAnswer, EndpointError) as error:
             raise _unsure(part, f"the vendor's list of jobs cannot be read: {error}") from error
@@ -301,10 +302,6 @@ async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[
             break
         await exchange.sleep(wait, f"looking for the job of {part.size:,} row{plural(part.size)}")
     return None
-
-
-def _may_be(job: VendorJob, part: JobPart) -> bool:
-    return job.created is None or job.created >= part.created - _SLACK
 
 
 async def _jobs(exchange: VendorConnection) -> AsyncIterator[VendorJob]:
