@@ -15,7 +15,7 @@ from cnllm.batch.output import LINE_BEGIN, Output, is_line
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import BatchState
 from cnllm.errors import CnllmError
-from cnllm.system.files import open_private, sync_folder
+from cnllm.system.files import explain_errors, open_private, sync_folder
 
 __all__ = ["errors_path", "finish_files", "require_ours"]
 
@@ -66,13 +66,9 @@ def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]
 
 def _restore(output: Output, state: BatchState) -> None:
     """Write the output anew where its name is gone. Raises `CnllmError` where that is not possible."""
-    try:
+    message = f"{output.path} was removed or renamed while the batch ran, and cannot be written anew"
+    with explain_errors(message, "put the file back, then run the same command again: it asks what is missing"):
         _rewrite(output, state, "place")
-    except OSError as error:
-        raise CnllmError(
-            f"{output.path} was removed or renamed while the batch ran, and cannot be written anew: {error.strerror}",
-            hint="put the file back, then run the same command again: it asks what is missing",
-        ) from error
 
 
 def _rewrite(output: Output, state: BatchState, order: str) -> None:

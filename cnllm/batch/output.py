@@ -118,14 +118,12 @@ class Output:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with files.explain_errors(str(path), "choose another -o OUT"):
             is_new = not path.exists()
             self._file = self._open(os.O_CREAT)
             self.size = os.fstat(self._file).st_size
             if is_new:
                 sync_folder(path.parent)
-        except OSError as error:
-            raise CnllmError(f"{path}: {error.strerror}", hint="choose another -o OUT") from error
 
     def _open(self, flags: int = 0) -> int:
         """Open the file that has the name now, for this run alone."""

@@ -13,7 +13,7 @@ from cnllm.batch.output import Output
 from cnllm.batch.recovery import state_path
 from cnllm.batch.state import BatchState
 from cnllm.errors import CnllmError
-from cnllm.system.files import lock_folder
+from cnllm.system.files import explain_errors, lock_folder
 
 __all__ = ["RunFiles"]
 
@@ -78,11 +78,8 @@ class RunFiles:
         """Let one run at a time open or remove an output: otherwise one removes the files that another has opened."""
         folder = self._path.parent
         with ExitStack() as stack:
-            try:
+            with explain_errors(f"{folder} cannot be locked", "choose another -o OUT"):
                 stack.enter_context(lock_folder(folder, _LOCK_SECONDS))  # it may be one of all users
-            except OSError as error:
-                message = f"{folder} cannot be locked: {error.strerror}"
-                raise CnllmError(message, hint="choose another -o OUT") from error
             yield
 
     def _remove_made(self) -> None:

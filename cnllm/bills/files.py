@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 from cnllm.errors import CnllmError
 from cnllm.system.closing import Closing
+from cnllm.system.files import explain_errors
 
 __all__ = ["BillFiles", "TableFile"]
 
@@ -105,10 +106,8 @@ class BillFiles(Closing):
 
     def tables(self) -> list[TableFile]:
         """Return the tables. Raises `CnllmError` where there is none, or where the archive is not safe to read."""
-        try:
+        with explain_errors(self.path, "name a bill that can be read"):
             tables = self._folder(self.path) if os.path.isdir(self.path) else self._file(self.path)
-        except OSError as error:
-            raise CnllmError(f"{self.path}: {error.strerror or error}", hint="name a bill that can be read") from error
         if not tables:
             names = f" (it has {', '.join(self.others[:3])})" if self.others else ""
             raise CnllmError(f"{self.path} has no table{names}", hint="export the bill as CSV")

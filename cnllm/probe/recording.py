@@ -18,7 +18,6 @@ from cnllm.cassette.parts import read_exchange
 from cnllm.cassette.record import append
 from cnllm.config import paths, redact
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError
 from cnllm.probe.exchange import RawResponse
 from cnllm.system import files
 from cnllm.system.files import CASSETTE_BYTES, read_bounded
@@ -45,10 +44,8 @@ class ProbeRecording:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._answers: dict[str, deque[RawResponse]] = {}
-        try:
+        with files.explain_errors(f"{self.path} cannot be read", "delete it"):
             text = read_bounded(self.path, CASSETTE_BYTES) if self.path.exists() else b""
-        except OSError as error:
-            raise CnllmError(f"{self.path} cannot be read: {error.strerror}", hint="delete it") from error
         now = datetime.datetime.now(datetime.UTC)
         for line in text.splitlines():
             entry = _entry(line)

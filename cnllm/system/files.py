@@ -29,6 +29,7 @@ __all__ = [
     "MOST_BYTES",
     "change_file",
     "create_private_file",
+    "explain_errors",
     "file_id",
     "lock_folder",
     "make_private_folder",
@@ -83,6 +84,15 @@ _WITHOUT_WAIT = _flags("O_NONBLOCK")
 _FOLDER = os.O_RDONLY | _flags("O_DIRECTORY", "O_NONBLOCK")
 _NO_LINK = os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP))
+
+
+@contextlib.contextmanager
+def explain_errors(message: str, hint: str) -> Iterator[None]:
+    """Raise an error of the system as a `CnllmError`: behind the message stands what is wrong."""
+    try:
+        yield
+    except OSError as error:
+        raise CnllmError(f"{message}: {error.strerror or error}", hint=hint) from error
 
 
 # ── Owners and modes ─────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from cnllm.errors import CnllmError
+from cnllm.system.files import explain_errors
 
 __all__ = ["BytesInput", "name_damage", "text_of"]
 
@@ -65,13 +66,11 @@ class BytesInput:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open the bytes from the start, uncompressed. Raises `CnllmError`."""
-        try:
+        with explain_errors(self.name, "name a file that can be read"):
             file = self._raw()
             if not self.is_pipe and file.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
                 file.close()
                 file = cast(BinaryIO, gzip.open(self.name))  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise CnllmError(f"{self.name}: {error.strerror or error}", hint="name a file that can be read") from error
         try:
             yield file
         finally:

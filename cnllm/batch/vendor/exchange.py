@@ -36,6 +36,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.flags.batch import Batch
+from cnllm.system.files import explain_errors
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
     "VendorConnection",
     "VendorContext",
     "delay_of",
-    "disk_error",
+    "explain_disk_errors",
     "failure_reason",
 ]
 
@@ -89,13 +90,10 @@ class VendorConnection(Struct, eq=False):
 
         It is kept in a file: the results in it may be larger than the memory. They still hold what `redact` removes.
         """
-        try:
-            with tempfile.TemporaryFile(dir=self.out.parent) as file:
-                await self.download(plan, file)
-                is_empty = not file.seek(0, os.SEEK_END)
-                content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise disk_error(self.out, error) from error
+        with explain_disk_errors(self.out), tempfile.TemporaryFile(dir=self.out.parent) as file:
+            await self.download(plan, file)
+            is_empty = not file.seek(0, os.SEEK_END)
+            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return decode_answer(plan, content, self.redact)
 
     async def send(self, plan: Plan) -> Any:
@@ -156,10 +154,10 @@ def failure_reason(error: CnllmError) -> str:
     return f"no answer came from the vendor ({type(error).__name__})"
 
 
-def disk_error(out: Path, error: OSError) -> CnllmError:
-    """Return the error for what cannot be written beside the output."""
+def explain_disk_errors(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Raise `CnllmError` for what cannot be written beside the output."""
     hint = f"free disk space in {out.parent}, then run the same command again: it goes on"
-    return CnllmError(f"the vendor's results cannot be written beside {out}: {error.strerror}", hint=hint)
+    return explain_errors(f"the vendor's results cannot be written beside {out}", hint)
 
 
 def decode_answer(plan: Plan, content: Any, redact: Callable[[bytes], bytes] = bytes) -> Any:
