@@ -322,53 +322,45 @@ KEYWORDS: Mapping[str, tuple[Callable[..., Any], str | None]] = {
 
 def evaluated_indexes(validator: Any, instance: Any, schema: Any) -> set[int]:
     """Return the indexes of the items that a schema evaluates."""
-    if not isinstance(schema, dict):
-        return set()
-    validator.format_checker.spend(1)
-    everything = set(range(len(instance)))
     indexes: set[int] = set()
-    items = schema.get("items")
-    if "items" in schema:
-        if not isinstance(items, list) or "additionalItems" in schema:
-            return everything
-        indexes |= set(range(len(items)))
-    if "prefixItems" in schema:
-        indexes |= set(range(len(schema["prefixItems"])))
-    for keyword in ("contains", "unevaluatedItems"):
-        if keyword in schema:
-            indexes |= {i for i, v in enumerate(instance) if is_valid(validator, schema[keyword], v) is not False}
     for below, inner in _applicable_schemas(validator, instance, schema):
-        indexes |= evaluated_indexes(below, instance, inner)
+        items = inner.get("items", ())
+        if not isinstance(items, list | tuple) or ("items" in inner and "additionalItems" in inner):
+            return set(range(len(instance)))
+        indexes |= {*range(len(items)), *range(len(inner.get("prefixItems", ())))}
+        for keyword in ("contains", "unevaluatedItems"):
+            if keyword in inner:
+                indexes |= {i for i, v in enumerate(instance) if is_valid(below, inner[keyword], v) is not False}
     return indexes
 
 
 def evaluated_names(validator: Any, instance: Any, schema: Any) -> set[str]:
     """Return the names of the properties that a schema evaluates."""
-    if not isinstance(schema, dict):
-        return set()
-    validator.format_checker.spend(1)
     names: set[str] = set()
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        validator.format_checker.spend(len(properties))
-        names |= properties.keys() & instance.keys()
-    for keyword in ("additionalProperties", "unevaluatedProperties"):
-        if schema.get(keyword) is not None:
-            names |= {
-                name for name, value in instance.items() if is_valid(validator, schema[keyword], value) is not False
-            }
-    for source in schema.get("patternProperties", ()):
-        names |= {name for name in instance if pattern_found(validator, source, name) is not False}
-    for name, inner in schema.get("dependentSchemas", {}).items():
-        if name in instance:
-            names |= evaluated_names(validator, instance, inner)
     for below, inner in _applicable_schemas(validator, instance, schema):
-        names |= evaluated_names(below, instance, inner)
+        properties = inner.get("properties")
+        if isinstance(properties, dict):
+            below.format_checker.spend(len(properties))
+            names |= properties.keys() & instance.keys()
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            if inner.get(keyword) is not None:
+                names |= {n for n, value in instance.items() if is_valid(below, inner[keyword], value) is not False}
+        for source in inner.get("patternProperties", ()):
+            names |= {name for name in instance if pattern_found(below, source, name) is not False}
     return names
 
 
-def _applicable_schemas(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield (validator, schema) for every schema that applies to the same instance."""
+def _applicable_schemas(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield (validator, schema) for a schema, and for every other one that applies to the same instance by it."""
+    if isinstance(schema, dict):
+        validator.format_checker.spend(1)
+        yield validator, schema
+        for below, inner in _branches(validator, instance, schema):
+            yield from _applicable_schemas(below, instance, inner)
+
+
+def _branches(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield (validator, schema) for each schema in this one that applies to the same instance."""
     for resolved in _references(validator, schema):
         yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
     for keyword in ("allOf", "oneOf", "anyOf"):
@@ -381,6 +373,9 @@ def _applicable_schemas(validator: Any, instance: Any, schema: dict[str, Any]) -
         for word in words:
             if word in schema:
                 yield validator, schema[word]
+    for name, inner in schema.get("dependentSchemas", {}).items() if isinstance(instance, dict) else ():
+        if name in instance:
+            yield validator, inner
 
 
 def _references(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
