@@ -170,20 +170,17 @@ def turns_reasoning_off(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool
     If the flags declare no patch for off, another value at a path of the patch for on counts too, unless levels or
     numbers of tokens stand there.
     """
-    levels = {place.at for place in (reasoning.effort, reasoning.budget) if place is not None}
-    if reasoning.off is not None and reasoning.off.set:
-        if contains(body, reasoning.off.set):
-            return True
-    elif reasoning.on is not None and reasoning.on.set:
-        switches = {path: value for path, value in leaves(reasoning.on.set).items() if path not in levels}
-        pairs = [(get(body, path), value) for path, value in switches.items()]
-        if any(actual is not None and actual != value for actual, value in pairs):
-            return True
-    if reasoning.effort is not None and reasoning.effort.at and get(body, reasoning.effort.at) == "none":
+    on, off = (patch.set or {} if patch is not None else {} for patch in (reasoning.on, reasoning.off))
+    effort, budget = (place.at if place is not None else None for place in (reasoning.effort, reasoning.budget))
+    if off and contains(body, off):
         return True
-    budget = reasoning.budget
-    actual = get(body, budget.at) if budget is not None and budget.at else None
-    return type(actual) is int and actual == 0
+    switches = {} if off else leaves(on)
+    if any(get(body, path) not in (None, value) for path, value in switches.items() if path not in (effort, budget)):
+        return True
+    if effort and get(body, effort) == "none":
+        return True
+    tokens = get(body, budget) if budget else None
+    return type(tokens) is int and tokens == 0
 
 
 def turns_reasoning_on(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool:
