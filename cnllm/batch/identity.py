@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cnllm.batch.database import AnswerFile
 from cnllm.config.redact import redact_url
@@ -69,9 +70,9 @@ def describe_setting(
 ) -> RunSetting:
     """Return the setting of a run. `probe` is the request of a fixed text with the options of the run."""
     flags = {
-        name: getattr(model.flags, name)
-        for name in model.flags.__struct_fields__
-        if name not in _NO_PART_OF_A_REQUEST and getattr(model.flags, name) is not None
+        name: value
+        for name, value in asdict(model.flags).items()
+        if name not in _NO_PART_OF_A_REQUEST and value is not None
     }
     values: dict[str, Any] = {name: value for name, value in options.items() if name not in _UNNAMED}
     values |= options.get("params") or {}

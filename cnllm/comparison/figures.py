@@ -206,22 +206,20 @@ def find_verdicts(results: Mapping[str, Sequence[ComparisonResult]], alpha: floa
                 for one, other in same
                 if figure in one.marks and figure in other.marks
             ]
-            pairs[host, figure] = (len(both), both.count((False, True)), both.count((True, False)))
+            if both:
+                pairs[host, figure] = (len(both), both.count((False, True)), both.count((True, False)))
         times = [(one.first, other.first) for one, other in same if one.first is not None and other.first is not None]
-        pairs[host, "first"] = (len(times), sum(a > b for a, b in times), sum(a < b for a, b in times))
-        own, theirs = [one for one, _ in times], [other for _, other in times]
-        if times and statistics.median(own) < _SLOWER * statistics.median(theirs):
-            alike.add((host, "first"))
+        if times:
+            pairs[host, "first"] = (len(times), sum(a > b for a, b in times), sum(a < b for a, b in times))
+            own, theirs = (statistics.median(side) for side in zip(*times, strict=True))
+            if own < _SLOWER * theirs:
+                alike.add((host, "first"))
     tested = {
-        name: (0, worse + better) if name in alike else (worse, better)
-        for name, (number, worse, better) in pairs.items()
-        if number
+        name: (0, worse + better) if name in alike else (worse, better) for name, (_, worse, better) in pairs.items()
     }
     adjusted = adjust_sign_tests(tested)
     verdicts = []
     for (host, figure), (number, worse, better) in pairs.items():
-        if not number:
-            continue
         detectable = detectable_share(number, alpha, len(tested))
         p = adjusted[host, figure]
         verdict = "worse" if p < alpha else "not enough data" if detectable is None else "no difference shown"

@@ -186,14 +186,8 @@ def render_drawing(report: ComparisonData) -> str:
         worse = sum(verdict.host == figures.host and verdict.verdict == "worse" for verdict in report.verdicts)
         host = figures.host if len(figures.host) <= 29 else f"{figures.host[:28]}…"
         lines.append(_label(0, top + 16, host))
-        verdict = (
-            "the reference"
-            if number == 0
-            else f"worse in {worse} figure{plural(worse)}"
-            if worse
-            else "no difference is shown"
-        )
-        lines.append(_label(0, top + 32, verdict, "bad" if worse else "dim"))
+        verdict = f"worse in {worse} figure{plural(worse)}" if worse else "no difference is shown"
+        lines.append(_label(0, top + 32, verdict if number else "the reference", "bad" if worse else "dim"))
         for place, figure in enumerate(_DRAWN):
             lines += _share_bar(figures.shares.get(figure), 210 + 125 * place, top)
     return "\n".join([*lines, "</svg>\n"])

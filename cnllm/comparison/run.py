@@ -391,10 +391,8 @@ class _Judge:
         is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
         if on_wire or lost or is_empty or finish == "tool_calls":  # a plain answer may be the model's choice
             self._counts["lost"] += max(0, len(step.calls) - len(on_wire))
-            reason = (
-                "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
-            )
-            self._mark("kept", reason, good=len(on_wire) >= len(step.calls))
+            reason = "the turn came back empty" if is_empty else "a call is missing"
+            self._mark("kept", "a call stands in the text" if lost else reason, good=len(on_wire) >= len(step.calls))
         self._counts["recovered"] += len(lost)
         self._counts["empty"] += is_empty
         self._mark("called", "no tool was called", good=bool(on_wire))

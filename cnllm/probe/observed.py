@@ -107,9 +107,8 @@ def pieces_of(data: Any) -> dict[str, list[Any]]:
     pieces: dict[str, list[Any]] = {}
     for chunk in data if isinstance(data, list) else ():
         for path, piece in leaves(_delta(chunk)).items():
-            pieces.setdefault(path, []).extend(
-                [piece] if isinstance(piece, str) and piece else piece or () if isinstance(piece, list) else ()
-            )
+            items = piece if isinstance(piece, list) else [piece] if isinstance(piece, str) and piece else []
+            pieces.setdefault(path, []).extend(items)
     return pieces
 
 

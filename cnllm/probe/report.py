@@ -57,15 +57,14 @@ class Report(Struct, frozen=True):
         known = [fact for fact in self.facts if fact.answer != "unknown"]
         by_number = {exchange.number: exchange for exchange in self.exchanges}
         count = len(self.exchanges)
+        found = f"These {len(differ)} things differ" if differ else "Nothing differs"
         lines = [
             f"# {id} at {url}",
             "",
             f"Asked on {datetime.date.today()} with {count} request{plural(count)}. "
             "Each line below was seen in two runs.",
             "",
-            f"## These {len(differ)} things differ from the protocol's documentation"
-            if differ
-            else "## Nothing differs from the protocol's documentation",
+            f"## {found} from the protocol's documentation",
             "",
         ]
         for fact in differ:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from cnllm.batch.comparison import Bits
 from cnllm.batch.state import RETRYABLE, BatchState, RowMark
@@ -119,10 +119,7 @@ class VendorParts:
                 seq = row_mark.seq if record is None else record.seq
                 state.execute("INSERT INTO part_rows VALUES (?, ?, ?, ?)", seq, number, position, costs[index])
             part = JobPart(number, mark, model, setting, created, position, INTENT)
-            state.execute(
-                f"INSERT INTO parts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",
-                *(getattr(part, name) for name in part.__struct_fields__),
-            )
+            state.execute(f"INSERT INTO parts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)", *astuple(part))
         return part, doubled
 
     def advance(self, part: JobPart, state: str, *, file: str | None = None, job: str | None = None) -> JobPart:

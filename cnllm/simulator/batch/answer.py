@@ -260,9 +260,8 @@ def _with_results(store: BatchStore, job: SimulatedJob, outcomes: list[RowOutcom
             name = f"{job.id}_{'error' if is_error_file else 'output'}.jsonl"
             files[path] = store.add_file(job.provider, name, b"".join(lines)).id
     # Where results do not say which rows were not served, a job that was not done has none.
-    has_none = (
-        job.phase(store.clock()) in ("expired", "cancelled") and not (job.offer.flags.result or BatchResult()).unserved
-    )
+    tells_reasons = bool((job.offer.flags.result or BatchResult()).unserved)
+    has_none = job.phase(store.clock()) in ("expired", "cancelled") and not tells_reasons
     return replace(job, results=() if has_none else tuple(row for row, _ in rows), files=files)
 
 
