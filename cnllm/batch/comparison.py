@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
-from cnllm.batch.settings import Changed
+from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import DONE, FAILED, SENT, BatchState, RowRecord
 
 __all__ = ["Bits", "InputComparison", "compare"]
@@ -68,19 +68,16 @@ class InputComparison(msgspec.Struct):
     absent: int = 0
 
 
+Identify = Callable[[InputRow], bytes | None]
+
+
 def compare(
-    reader: Reader,
-    state: BatchState,
-    setting: int,
-    identify: Callable[[InputRow], bytes | None],
-    *,
-    changed: Changed,
-    ask_unsure: bool,
-    waiting: Bits,
+    reader: Reader, state: BatchState, setting: int, identify: Identify, settings: BatchSettings, waiting: Bits
 ) -> InputComparison:
     """Return what is left to send. `identify` returns the identity that a row has now; None where it has none.
 
-    `waiting` are the rows, by their `seq`, that a job of a vendor will answer.
+    `setting` is the number of the setting of this run. `waiting` are the rows, by their `seq`, that a job of a vendor
+    will answer.
     """
     total = state.count()
     found = InputComparison(to_send=Bits())
@@ -126,7 +123,7 @@ def compare(
         if row_state == SENT:
             if seq not in waiting:
                 found.maybe_sent += 1
-                if ask_unsure:
+                if settings.unsure == "ask":
                     found.to_send.add(row.number)
             continue
         if row_state not in (DONE, FAILED):
@@ -136,7 +133,7 @@ def compare(
             record = state.record(seq)
             if record.id == line_digest(row.number) or record.identity == identify(row):
                 updates.append((row.number, row.key, setting, seq))
-            elif row_state == FAILED or changed == "redo":
+            elif row_state == FAILED or settings.changed == "redo":
                 found.to_send.add(row.number)
                 found.changed += row_state == DONE
                 continue

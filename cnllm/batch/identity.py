@@ -18,7 +18,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from cnllm._version import VERSION
 from cnllm.batch.database import AnswerFile
+from cnllm.batch.settings import BatchSettings
 from cnllm.config.redact import redact_url
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry.model import Model
@@ -65,9 +67,7 @@ def _rules(plan: Plan) -> bytes:
 _plain_url = lru_cache(maxsize=64)(redact_url)
 
 
-def describe_setting(
-    model: Model, probe: Plan, options: Mapping[str, Any], prompt: str | None, version: str, *, tools: bool
-) -> RunSetting:
+def describe_setting(model: Model, probe: Plan, options: Mapping[str, Any], settings: BatchSettings) -> RunSetting:
     """Return the setting of a run. `probe` is the request of a fixed text with the options of the run."""
     flags = {
         name: value
@@ -79,12 +79,12 @@ def describe_setting(
     parts: dict[str, Any] = {
         "model": f"{model.name} over {model.protocol}",
         "url": _plain_url(probe.url),
-        "prompt": prompt,
+        "prompt": settings.prompt,
         "options": {name: _short(value) for name, value in values.items() if value is not None},
         "registry": _digest(flags),
         "request": blake2b(probe.content, digest_size=8).hexdigest(),
-        "tools": tools,
-        "cnllm": version,
+        "tools": settings.max_steps is not None,
+        "cnllm": VERSION,
     }
     return RunSetting(blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).digest(), parts)
 

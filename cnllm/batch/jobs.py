@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from cnllm.batch.identity import AnswerCache, plan_identity
 from cnllm.batch.lanes import Lane
@@ -17,6 +18,7 @@ from cnllm.batch.state import DONE, RowRecord
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CannotSend, CnllmError, UnknownModel
 from cnllm.types import Note
+from cnllm.types.json_form import encode_json
 
 __all__ = ["Job", "JobMaker", "RowRequest"]
 
@@ -91,6 +93,32 @@ class Job(RowRequest, kw_only=True, eq=False):
     asked: bool = False
     charged: int = 0
     notes: tuple[Note, ...] = ()
+
+    def line_of(self, outcome: Outcome) -> bytes:
+        """Return the line of the row in the output. One that is no request is named by its line in the input, too.
+
+        The notes of the job are put before those of the reply, except what it has.
+        """
+        data: dict[str, Any] = {
+            "id": self.row_id,
+            "reply": None if outcome.reply is None else _with_notes(outcome.reply.to_dict(), self.notes),
+            "error": outcome.error,
+            "attempts": self.attempts,
+            "identity": None if self.identity is None else self.identity.hex(),
+        }
+        if outcome.cached is not None:
+            reply = _with_notes(msgspec.json.decode(outcome.cached), self.notes) if self.notes else Raw(outcome.cached)
+            data |= {"reply": reply, "from_cache": True}
+        if self.line is not None:
+            data["line"] = self.line
+        return encode_json(data) + b"\n"
+
+
+def _with_notes(reply: dict[str, Any], notes: Sequence[Note]) -> dict[str, Any]:
+    """Return a reply as JSON with further notes."""
+    own = reply["notes"]
+    lacking = [note for note in msgspec.to_builtins(notes) if note not in own]
+    return {**reply, "notes": [*lacking, *own]} if lacking else reply
 
 
 _MOST_MODELS = 20

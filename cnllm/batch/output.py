@@ -10,19 +10,18 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EndpointError
 from cnllm.system import files
 from cnllm.system.files import open_private, other_names, sync_folder
 from cnllm.system.locks import hold_file
-from cnllm.types import Note, Reply
+from cnllm.types import Reply
 from cnllm.types.endings import is_paused
-from cnllm.types.json_form import encode_json
 
 __all__ = [
     "FAULT",
@@ -36,7 +35,6 @@ __all__ = [
     "Output",
     "fault_outcome",
     "is_line",
-    "line_of",
     "outcome_of_error",
     "outcome_of_reply",
 ]
@@ -279,37 +277,3 @@ def outcome_of_error(error: CnllmError) -> Outcome:
 def fault_outcome(message: str) -> Outcome:
     """Return the outcome of a row that was not sent."""
     return Outcome(FAILED, None, LineError(FAULT, message))
-
-
-def line_of(
-    row_id: str | int | None,
-    outcome: Outcome,
-    attempts: int,
-    identity: bytes | None,
-    line: int | None = None,
-    notes: Sequence[Note] = (),
-) -> bytes:
-    """Return the line of a row. One that is no request is named by its `line` in the input, too.
-
-    `notes` are put before those of the reply, except what it has.
-    """
-    data: dict[str, Any] = {
-        "id": row_id,
-        "reply": None if outcome.reply is None else _with_notes(outcome.reply.to_dict(), notes),
-        "error": outcome.error,
-        "attempts": attempts,
-        "identity": None if identity is None else identity.hex(),
-    }
-    if outcome.cached is not None:
-        cached = _with_notes(msgspec.json.decode(outcome.cached), notes) if notes else Raw(outcome.cached)
-        data |= {"reply": cached, "from_cache": True}
-    if line is not None:
-        data["line"] = line
-    return encode_json(data) + b"\n"
-
-
-def _with_notes(reply: dict[str, Any], notes: Sequence[Note]) -> dict[str, Any]:
-    """Return a reply as JSON with further notes."""
-    own = reply["notes"]
-    lacking = [note for note in msgspec.to_builtins(notes) if note not in own]
-    return {**reply, "notes": [*lacking, *own]} if lacking else reply

@@ -18,7 +18,7 @@ from cnllm.batch.identity import AnswerCache
 from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Journal, WriteGroup
 from cnllm.batch.lanes import Lane
-from cnllm.batch.output import FAULT, Outcome, fault_outcome, line_of
+from cnllm.batch.output import FAULT, Outcome, fault_outcome
 from cnllm.batch.report import Tally
 from cnllm.batch.rows import InputRow, line_digest
 from cnllm.batch.sender import AttemptResult, Sender
@@ -386,9 +386,8 @@ class Runner:
         charged = job.reserved if cost is None else cost
         self._budget.settle(job.reserved, cost)
         total = None if charged is None else charged + job.charged
-        line = line_of(job.row_id, outcome, job.attempts, job.identity, job.line, job.notes)
         self._finishing += 1
-        finish = Finish(job.seq, line, outcome.state, total, job.attempts, job.record is not None)
+        finish = Finish(job.seq, job.line_of(outcome), outcome.state, total, job.attempts, job.record is not None)
         self._journal.finish(finish, job, outcome)
 
     def _finish_row(self, job: Job, outcome: Outcome) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm._version import VERSION
 from cnllm.batch import identity
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
@@ -114,9 +113,7 @@ class BatchSession:
         if by_calls and options.get("timeout") is None:
             options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
-        self.setting = identity.describe_setting(
-            lane.model, probe, options, settings.prompt, VERSION, tools=settings.max_steps is not None
-        )
+        self.setting = identity.describe_setting(lane.model, probe, options, settings)
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
         self.budget = RunBudget(spent, self.price.currency, cap, self._count_unpriced())
@@ -218,15 +215,8 @@ class BatchSession:
         if not state.count():
             return InputComparison(to_send=Bits())
         self.reader.keep()
-        found = compare(
-            self.reader,
-            state,
-            self.number,
-            lambda row: self.jobs.make(row, 0).identity,
-            changed=settings.changed,
-            ask_unsure=settings.unsure == "ask",
-            waiting=self.parts.waiting(),
-        )
+        waiting = self.parts.waiting()
+        found = compare(self.reader, state, self.number, lambda row: self.jobs.make(row, 0).identity, settings, waiting)
         if found.matched == 0 and found.absent and state.counts().get(DONE, 0):
             raise CnllmError(
                 f"{settings.out} holds the answers of another input: none of its {found.absent:,} rows is in "

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cnllm.batch.jobs import Job
 from cnllm.batch.journal import write_finishes
-from cnllm.batch.output import INVALID, Outcome, line_of, outcome_of_error, outcome_of_reply
+from cnllm.batch.output import INVALID, Outcome, outcome_of_error, outcome_of_reply
 from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE, Finish
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
@@ -260,14 +260,11 @@ class ResultCollector:
                         self._context.leftover.add(waiting.number)
                         self._context.retake.add(waiting.number)
                 continue
-            attempts = waiting.attempts + 1
             self._changed += waiting.identity != job.identity
-            identity = waiting.identity or job.identity
-            line = line_of(job.row_id, answer.outcome, attempts, identity, job.line, job.notes)
-            charged = waiting.cost if cost is None else cost
-            finishes.append(
-                Finish(waiting.seq, line, answer.outcome.state, charged, attempts, waiting.place is not None)
-            )
+            job.attempts, job.identity = waiting.attempts + 1, waiting.identity or job.identity
+            line, charged = job.line_of(answer.outcome), waiting.cost if cost is None else cost
+            has_line = waiting.place is not None
+            finishes.append(Finish(waiting.seq, line, answer.outcome.state, charged, job.attempts, has_line))
             counted.append((answer, job.notes))
 
         def rows_done() -> None:
