@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,28 +30,22 @@ def provider_name(base_url: str) -> str:
 
 
 def overlay(
-    found: ProbedEndpoint,
-    facts: Iterable[FlagFact],
-    *,
-    provider: str,
-    keys: tuple[str, ...] = (),
-    parent: str | None = None,
-    new: bool = False,
+    found: ProbedEndpoint, facts: Iterable[FlagFact], provider: str, *, new: Mapping[str, Any] | None = None
 ) -> str:
     """Return a registry file with the facts that have a value.
 
-    `new`: the registry does not know the provider, which has these `keys` and starts from the provider `parent`.
+    `new` is for a provider that the registry does not know: its `keys`, and which provider it `extends`.
     """
     date, place = datetime.date.today(), found.place
     proven = [f for f in facts if f.answer != "unknown" and not f.flag.startswith(_PROVIDER_FLAGS)]
     doc: dict[str, Any] = {}
-    if new:
+    if new is not None:
         table = {
-            "extends": parent,
+            "extends": new["extends"],
             "title": provider,
             "protocol": place.protocol,
             "base_url": place.base_url,
-            "keys": list(keys),
+            "keys": new["keys"],
             "auth": place.auth and dict(zip(("header", "value"), place.auth, strict=True)),
         }
         doc["providers"] = {provider: {key: value for key, value in table.items() if value is not None}}

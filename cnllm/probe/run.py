@@ -108,14 +108,9 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
     # the provider that stands for endpoints which nobody has described, where it describes this wire
     is_plain = registry.resolve(f"{PROVIDER}/any").protocol == found.place.protocol
     plain = found.bodies.model.flags
-    text = overlay(
-        found,
-        [f for f in report.facts if not (f.flag.startswith(_OBSERVED) and is_assumed(plain, f))],
-        provider=owner,
-        keys=target.keys,
-        parent=PROVIDER if is_plain else None,
-        new=target.provider is None,
-    )
+    facts = [f for f in report.facts if not (f.flag.startswith(_OBSERVED) and is_assumed(plain, f))]
+    new = {"extends": PROVIDER if is_plain else None, "keys": list(target.keys)} if target.provider is None else None
+    text = overlay(found, facts, owner, new=new)
     return replace(report, overlay=text, facts=leaf_facts(report.facts), name=f"{owner}/{found.id}")
 
 

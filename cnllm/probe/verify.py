@@ -53,7 +53,7 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
     wrong, patch = verdicts["contradicted"], ""
     if wrong and report.found is not None:
         facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in wrong]
-        patch = overlay(report.found, facts, provider=model.provider)
+        patch = overlay(report.found, facts, model.provider)
     return Verification(
         model.name,
         report,

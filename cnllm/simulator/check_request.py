@@ -45,32 +45,21 @@ def check_request(
     lower = {k.lower(): v for k, v in headers.items()}
     context = RequestContext(model, flags, request, lower, thinks, frozenset(r.on for r in refusals), **options)
     violation = next(_violations(context), None)
-    return None if violation is None else error_response(violation, () if context.general else refusals, model=model)
+    return None if violation is None else _refuse(violation, () if context.general else refusals, model)
 
 
 def check_key(model: Model, headers: Mapping[str, str]) -> ErrorResponse | None:
     """Return this endpoint's error for a request without a key, or None."""
     violation = _key_violation(model.flags, model.protocol, {k.lower(): v for k, v in headers.items()})
-    return None if violation is None else error_response(violation, refusals_of(model.flags), model=model)
+    return None if violation is None else _refuse(violation, refusals_of(model.flags), model)
 
 
-def error_response(
-    violation: Violation,
-    refusals: Sequence[RefusalWords] = (),
-    *,
-    model: Model | None = None,
-    protocol: str | None = None,
-    status: int | None = None,
-) -> ErrorResponse:
-    """Format a violation: as the first refusal of its kind, else as the plain error object of the model's wire.
+def error_response(violation: Violation, protocol: str | None, status: int | None = None) -> ErrorResponse:
+    """Format a violation as the plain error object of a wire, None is that of chat.
 
-    Without a model `protocol` is the wire, and None the chat wire. `status` replaces the usual one of the kind.
+    `status` replaces the usual one of the kind.
     """
-    for refusal in refusals:
-        if refusal.on == violation.on:
-            return ErrorResponse(status=refusal.status, body=_fill_in(refusal.body, violation, model))
     status = status or _STATUSES.get(violation.on, 400)
-    protocol = protocol if model is None else model.protocol
     code = _CODES.get(violation.on, violation.on.replace("-", "_"))
     if protocol is not None and not (codec := server_codec(protocol)).dialects:
         body = codec.write_error(status, violation.message, code)
@@ -80,9 +69,17 @@ def error_response(
     return ErrorResponse(status=status, body=json.dumps(body, ensure_ascii=False))
 
 
-def _fill_in(body: str, violation: Violation, model: Model | None) -> str:
+def _refuse(violation: Violation, refusals: Sequence[RefusalWords], model: Model) -> ErrorResponse:
+    """Format a violation as the first refusal of its kind, else as the plain error object of the model's wire."""
+    refusal = next((refusal for refusal in refusals if refusal.on == violation.on), None)
+    if refusal is None:
+        return error_response(violation, model.protocol)
+    return ErrorResponse(status=refusal.status, body=_fill_in(refusal.body, violation, model))
+
+
+def _fill_in(body: str, violation: Violation, model: Model) -> str:
     """Fill in the placeholders of a refusal's body, escaped if the body is JSON."""
-    values = asdict(violation) | {"model": model.id if model is not None else violation.value}
+    values = asdict(violation) | {"model": model.id}
     is_json = body.lstrip().startswith(("{", "["))
     for name, value in values.items():
         text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

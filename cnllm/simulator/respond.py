@@ -115,7 +115,7 @@ def read_object(content: bytes) -> dict[str, Any]:
 
 def _bad_request(model: Model, message: str) -> SimulatedResponse:
     """Return an error in the shape of the model's wire."""
-    return error_body(error_response(Violation("param", message), model=model))
+    return error_body(error_response(Violation("param", message), model.protocol))
 
 
 def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
@@ -165,7 +165,7 @@ def reject(
     violation: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
 ) -> SimulatedResponse:
     """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
-    response = error_body(error_response(violation, protocol=protocol, status=status))
+    response = error_body(error_response(violation, protocol, status))
     return SimulatedResponse(response.status, response.headers | headers, response.pieces)
 
 

@@ -30,6 +30,8 @@ __all__ = [
 
 
 _LIST_PATHS = ("/models", "/v1/models")
+_SharedPath = tuple[str, str | None]
+"""The wire of a path without a provider, and the model in the path."""
 
 
 # ── what is served ───────────────────────────────────────────────────────────
@@ -87,7 +89,7 @@ def route(
         if slash and "/" + provider_path in _LIST_PATHS and not hides_names:
             return _list(catalog, method, provider)
         if (shared := _shared_path(path)) is not None:
-            return _require_post(method) or _respond_to_shared(catalog, headers, content, path, query, *shared)
+            return _require_post(method) or _respond_to_shared(catalog, headers, content, path, query, shared)
         name = _model_in_body(content)
         model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
         if model is None and (step := batch_step(catalog, method, target)) is not None:
@@ -112,15 +114,10 @@ def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
 
 
 def _respond_to_shared(
-    catalog: ServedModels,
-    headers: Mapping[str, str],
-    content: bytes,
-    path: str,
-    query: str,
-    protocol: str,
-    path_id: str | None,
+    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, query: str, shared: _SharedPath
 ) -> SimulatedResponse:
     """Return the response of the endpoint that serves the model of the path, or that of the body, over a wire."""
+    protocol, path_id = shared
     name = _model_in_body(content) if path_id is None else _parse_id(path_id)
     if name is None:
         violation = Violation("param", "The body is a JSON object that names a model.", param="model")
@@ -140,7 +137,7 @@ def _wire_paths() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
     return [(name, re.compile(_pattern(p)), re.compile(_pattern(p.rpartition("/")[2], "*"))) for name, p in paths]
 
 
-def _shared_path(path: str) -> tuple[str, str | None] | None:
+def _shared_path(path: str) -> _SharedPath | None:
     """Return the wire of a path without a provider, and the model in the path; None for any other path."""
     matches = ((protocol, pattern.fullmatch(path)) for protocol, pattern, _ in _wire_paths())
     return next(((protocol, match.groupdict().get("model")) for protocol, match in matches if match is not None), None)
