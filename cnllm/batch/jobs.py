@@ -14,7 +14,7 @@ from cnllm.batch.lanes import Lane
 from cnllm.batch.output import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
-from cnllm.batch.state import DONE, RowRecord
+from cnllm.batch.state import DONE, RowMark, RowRecord
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CannotSend, CnllmError, UnknownModel
 from cnllm.types import Note
@@ -93,6 +93,11 @@ class Job(RowRequest, kw_only=True, eq=False):
     asked: bool = False
     charged: int = 0
     notes: tuple[Note, ...] = ()
+
+    def mark(self, setting: int, cost: int | None, *, retake: bool) -> RowMark:
+        """Return the mark that is stored before the row is sent."""
+        row = self.row
+        return RowMark(self.seq, self.digest, row.number, row.key, self.identity, setting, cost, self.asked, retake)
 
     def line_of(self, outcome: Outcome) -> bytes:
         """Return the line of the row in the output. One that is no request is named by its line in the input, too.

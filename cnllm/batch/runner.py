@@ -206,11 +206,8 @@ class Runner:
 
     def _mark(self, job: Job) -> None:
         self._marking += 1
-        row = job.row
-        retake = not job.asked and self._must_retake(row.number)
-        mark = RowMark(
-            job.seq, job.digest, row.number, row.key, job.identity, self._setting, job.reserved, job.asked, retake
-        )
+        retake = not job.asked and self._must_retake(job.row.number)
+        mark = job.mark(self._setting, job.reserved, retake=retake)
         self._journal.hurry = len(self._ready) < 2
         self._journal.mark(mark, job)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cnllm.bills.times import zone_of
 from cnllm.errors import CnllmError
-from cnllm.system.files import read_bounded
+from cnllm.system.files import explain_errors, read_bounded
 from cnllm.types.checks import matches_pattern
 
 __all__ = ["Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
@@ -88,11 +88,10 @@ def built_in_exports() -> dict[str, Export]:
 def read_exports(path: str) -> dict[str, Export]:
     """Return the exports of a file. Raises `CnllmError` with the place of a fault."""
     hint = "docs/how-to/bills.md has the keys; cnllm/bills/exports.toml has examples"
+    with explain_errors(path, "name a file that can be read"):
+        content = read_bounded(path, _MOST_BYTES)
     try:
-        content = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
-        exports = msgspec.convert(tomllib.loads(content), dict[str, Export])
-    except OSError as error:
-        raise CnllmError(f"{path}: {error.strerror or error}", hint="name a file that can be read") from error
+        exports = msgspec.convert(tomllib.loads(content.decode("utf-8-sig")), dict[str, Export])
     except (ValueError, RecursionError, msgspec.ValidationError) as error:  # no UTF-8, no TOML, or too much of it
         raise CnllmError(f"{path}: {error}", hint=hint) from error
     if not exports:

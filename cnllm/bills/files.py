@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
+import itertools
 import os
 import stat
 import struct
@@ -67,9 +68,7 @@ class TableFile(NamedTuple):
     def lines(self, encoding: str) -> Iterator[str]:
         """Yield the lines with their ends. Raises `CnllmError` for a line without an end and for a bad byte."""
         with self.open() as file, io.TextIOWrapper(file, encoding, newline="") as text:
-            number = 0
-            while True:
-                number += 1
+            for number in itertools.count(1):
                 try:
                     line = text.readline(_MOST_LINE)
                 except UnicodeDecodeError:

@@ -137,9 +137,7 @@ class Outbox:
 
     def _pack(self, job: Job, size: int) -> None:
         """Put a row into the part."""
-        row, setting = job.row, self._session.number
-        retake = row.number <= self._session.comparison.scanned
-        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, setting, None, retake=retake)
+        mark = job.mark(self._session.number, None, retake=job.row.number <= self._session.comparison.scanned)
         self._packed.append(_PartRow(mark, job.prepared.plan.content, job.reserved))
         self._bytes += size
 
