@@ -188,7 +188,7 @@ class Tally:
         interval.answers += 1
         interval.latency += seconds or 0.0
         interval.tokens += tokens
-        self._count_notes(reply.notes)
+        self.notes.update(note.code for note in reply.notes)
         if reply.finish != "stop":
             self.finishes[reply.finish] += 1
 
@@ -199,7 +199,7 @@ class Tally:
 
     def finish(self, now: float, error: LineError | None, notes: Sequence[Note] = ()) -> None:
         """Count a row whose line is on the disk, with its error if it failed, and the notes that its reply has not."""
-        self._count_notes(notes)
+        self.notes.update(note.code for note in notes)
         if error is None:
             self.done += 1
             return
@@ -207,10 +207,6 @@ class Tally:
         self.failures[error.type] += 1
         self.examples.setdefault(error.type, error.message)
         self.interval(now)  # the plot reaches to here
-
-    def _count_notes(self, notes: Sequence[Note]) -> None:
-        for note in notes:
-            self.notes[note.code] += 1
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """Return the latencies below which these shares of the answers lie, in seconds."""

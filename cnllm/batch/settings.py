@@ -140,8 +140,7 @@ def make_settings(
     given = [] if given is None else checks.as_list("api_keys", given, "a list of keys")
     keys = [key for key in (options.get("api_key"), *given) if key is not None]
     concurrency, max_cost, cache = options.get("concurrency"), options.get("max_cost"), options.get("cache")
-    concurrency = "auto" if concurrency is None else concurrency
-    if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
+    if concurrency not in (None, "auto") and (type(concurrency) is not int or concurrency < 1):
         raise checks.wrong_value("concurrency", concurrency, "'auto' or a number from 1")
     words = [("unsure", get_args(Unsure)), ("changed", get_args(Changed)), ("group_by", get_args(GroupBy))]
     for name, known in words:
@@ -158,7 +157,7 @@ def make_settings(
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
         "options": {k: v for k, v in options.items() if k not in settings and k != "api_key"},
-        "concurrency": None if concurrency == "auto" else min(concurrency, _MOST_AT_ONCE),
+        "concurrency": min(concurrency, _MOST_AT_ONCE) if isinstance(concurrency, int) else None,
         "max_cost": None if max_cost is None else checks.amount("max_cost", max_cost),
         "tag": None if options.get("tag") is None else checks.as_tag("tag", options["tag"]),
         "assume_output": checks.number("assume_output", options.get("assume_output"), 1, none=True),

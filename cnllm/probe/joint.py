@@ -68,11 +68,10 @@ def group_items(items: Iterable[Item], fits: Callable[[Item, Item], bool]) -> li
     """Return the items in groups, each in the first one where it fits every other."""
     groups: list[list[Item]] = []
     for item in items:
-        group = next((group for group in groups if all(fits(item, other) for other in group)), None)
-        if group is None:
-            groups.append([item])
-        else:
-            group.append(item)
+        group = next((group for group in groups if all(fits(item, other) for other in group)), [])
+        if not group:
+            groups.append(group)
+        group.append(item)
     return groups
 
 

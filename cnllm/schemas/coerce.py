@@ -73,10 +73,7 @@ def coerce(text: str, schema: Any, root: Any) -> Any:
 
 def allowed_types(schema: Any, root: Any) -> frozenset[str]:
     """Return the JSON types that a schema allows; an empty set if it declares none."""
-    types: set[str] = set()
-    for alternative in _alternatives(schema, root):
-        types |= _declared_types(alternative)
-    return frozenset(types)
+    return frozenset().union(*map(_declared_types, _alternatives(schema, root)))
 
 
 def named_types(schema: Any, root: Any) -> frozenset[str]:

@@ -81,7 +81,7 @@ _NAMES = ("command", "cmd", "commands", "script")
 """The names of parameters that hold a command."""
 
 _COMMANDS = ("ls", "pwd")
-_CONTEXT = re.compile(r"\s*<([A-Za-z][\w-]*)>.*?</\1>\s*", re.DOTALL)
+_CONTEXT = re.compile(r"\A(?:\s*<([A-Za-z][\w-]*)>.*?</\1>\s*)+", re.DOTALL)
 
 _RESULT = re.compile(r'<tool_result(?: name="([^"]*)")?[^>]*>\n(.*?)\n</tool_result>', re.DOTALL)
 
@@ -340,10 +340,7 @@ def with_harmless_command(tool: ParsedTool, arguments: Any, number: int) -> Any:
 
 def _own_words(prompt: str) -> str:
     """Return a prompt without the blocks in tags with which a client begins it, unless there is nothing else."""
-    end = 0
-    while (match := _CONTEXT.match(prompt, end)) is not None:
-        end = match.end()
-    return prompt[end:] or prompt
+    return _CONTEXT.sub("", prompt, count=1) or prompt
 
 
 def _command_name(tool: ParsedTool) -> str | None:

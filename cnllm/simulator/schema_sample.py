@@ -163,8 +163,7 @@ def _object(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: in
     minimum = min(_count(schema, "minProperties", 0), _MAX_LENGTH)
     names += optional[: max(0, minimum - len(names))]
     additional = schema.get("additionalProperties", True)
-    while len(names) < minimum:
-        names.append(f"key{len(names) + 1}")
+    names += [f"key{number + 1}" for number in range(len(names), minimum)]
     return {n: _value(properties.get(n, additional), root, words, nth, depth + 1) for n in names if root.budget > 0}
 
 

@@ -81,12 +81,9 @@ def _reader_of(data: BytesInput, path: str, template: PromptTemplate | None, for
 
 def _format_of(data: BytesInput) -> str:
     """Return the format by the name of the file, else by its first bytes."""
-    path = Path(data.name)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    if suffixes and suffixes[-1] in _SUFFIXES:
-        return _SUFFIXES[suffixes[-1]]
+    suffix = Path(Path(data.name).name.lower().removesuffix(".gz")).suffix
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
     start = data.start()
     if start.startswith(b"PAR1"):
         return "parquet"
