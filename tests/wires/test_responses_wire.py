@@ -496,6 +496,42 @@ def test_a_call_that_nothing_announces_keeps_its_own_arguments() -> None:
     assert [(c.id, c.name, c.arguments) for c in reply.tool_calls] == [("c0", "f", {}), ("c1", "g", {"a": 1})]
 
 
+@each("has_places", [True, False])
+def test_an_item_that_is_announced_behind_its_first_piece_is_one(has_places: bool) -> None:
+    call = {"type": "function_call", "call_id": "c2", "name": "f", "arguments": '{"a":1}'}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Well."}]}
+    kind = "function_call_arguments"
+    events = [
+        *(delta("Well.", 0, "reasoning_summary_text", summary_index=0), added("reasoning"), over(thought)),
+        *(delta("He", 1), added("message", 1), delta("llo", 1), over(message("Hello"), 1)),
+        *(delta('{"a"', 2, kind), added("function_call", 2, call_id="c2", name="f"), delta(":1}", 2, kind)),
+        *(over(call, 2), done()),
+    ]
+    if not has_places:
+        events = [{key: value for key, value in event.items() if key != "output_index"} for event in events]
+    _, reply = read(*events)
+    assert (reply.reasoning, reply.text) == ("Well.", "Hello")
+    assert [(c.id, c.name, c.arguments) for c in reply.tool_calls] == [("c2", "f", {"a": 1})]
+    assert reply.incomplete == []
+
+
+@each("key", ["call_id", "item_id"])
+def test_calls_whose_items_have_no_ids_are_told_apart_by_those_of_the_calls(key: str) -> None:
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": f'{{"a":{n}}}'} for n in (0, 1)]
+    begun = [{"type": "response.output_item.added", "item": {**call, "arguments": ""}} for call in calls]
+    pieces = [
+        {"type": "response.function_call_arguments.delta", key: f"c{n}", "delta": piece}
+        for piece_pair in (('{"a"', '{"a"'), (":0}", ":1}"))
+        for n, piece in enumerate(piece_pair)
+    ]
+    ends = [{"type": "response.output_item.done", "item": call} for call in calls]
+    for events in ([*begun, *pieces, *ends], [*begun, *pieces], [*begun, *ends], ends, [*begun, *pieces, *ends[::-1]]):
+        _, reply = read(*events, done(*calls))
+        assert [(c.id, c.arguments) for c in reply.tool_calls] == [("c0", {"a": 0}), ("c1", {"a": 1})]
+        assert reply.incomplete == []
+        assert reply.notes == []
+
+
 def test_a_call_whose_item_has_no_end_is_passed_on_as_complete() -> None:
     begun = added("function_call", call_id="c0", name="f", status="in_progress", arguments="")
     whole = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "i0", "arguments": "{}"}

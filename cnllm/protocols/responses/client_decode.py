@@ -45,6 +45,7 @@ from cnllm.protocols.responses.client_items import (
     call_pieces,
     complete_item,
     content_keys,
+    item_id,
     item_type,
     read_call,
     text_pieces,
@@ -235,7 +236,7 @@ def _item_added(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]
         return
     yield ANSWERED
     item = as_function_call(item, records.flags)
-    record = records.add(item_type(item), item, data.get("output_index"))
+    record = records.announce(item_type(item), item, data.get("output_index"))
     if record.kind == "function_call":
         keys = {key: value for key, value in item.items() if key != "status"}  # it is that of the beginning
         yield from read_call(keys, record, records, "")
@@ -249,7 +250,7 @@ def _item_done(data: dict[str, Any], records: OutputRecords) -> Iterator[Piece]:
         return
     yield ANSWERED
     item = as_function_call(item, records.flags)
-    event_keys = {"output_index": data.get("output_index"), "item_id": item.get("id")}
+    event_keys = {"output_index": data.get("output_index"), "item_id": item_id(item)}
     record = records.find(item_type(item), event_keys)
     yield from complete_item(item, record, records)
     record.done = True

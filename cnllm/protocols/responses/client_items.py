@@ -45,6 +45,7 @@ __all__ = [
     "call_pieces",
     "complete_item",
     "content_keys",
+    "item_id",
     "item_type",
     "read_call",
     "text_pieces",
@@ -71,7 +72,7 @@ class ItemRecord:
     `number` counts the items; `parts` are the numbers of the reply's parts for each part of its content; `raw` are
     the pieces of a call's arguments; `reasoning_field` is the field of its reasoning; `whole` is the item at its
     end, `repeats` how often it came again after that. `unfinished`: the status of a version at its end says so.
-    `whole_parts` are the parts of its reasoning that came whole.
+    `whole_parts` are the parts of its reasoning that came whole. `announced`: its beginning has come.
     """
 
     def __init__(self, number: int, kind: str, id: str | None) -> None:
@@ -89,7 +90,7 @@ class ItemRecord:
         self.repeats = 0
         self.reasoning_field: str | None = None
         self.has_name = False
-        self.done = self.unfinished = False
+        self.announced = self.done = self.unfinished = False
         self.whole: dict[str, Any] = {}
 
 
@@ -121,8 +122,17 @@ class OutputRecords:
         self.kinds.setdefault(kind, []).append(record)
         if type(position := as_index(position)) is int:
             self.at[position] = record
-        if record.id is not None:
-            self.ids.setdefault(record.id, []).append(record)
+        for id in dict.fromkeys((record.id, item_id(item, "call_id"))):
+            if id is not None:
+                self.ids.setdefault(id, []).append(record)
+        return record
+
+    def announce(self, kind: str, item: dict[str, Any], position: Any) -> ItemRecord:
+        """Return the record of an item that is announced: the one of its pieces, where some came before."""
+        record = self._known(kind, item_id(item), position)
+        if record is None or record.announced or record.done:
+            record = self.add(kind, item, position)
+        record.announced, record.phase = True, item.get("phase")
         return record
 
     def has(self, kind: str, data: dict[str, Any]) -> bool:
@@ -134,19 +144,20 @@ class OutputRecords:
 
     def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
         """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
-        id = item_id(data, key)
-        position = as_index(data.get("output_index"))
+        position = data.get("output_index")
+        return self._known(kind, item_id(data, key), position) or self.add(kind, data, position, key)
+
+    def _known(self, kind: str, id: str | None, position: Any) -> ItemRecord | None:
+        """Return the record of an item of a kind; None if there is none so far."""
+        position = as_index(position)
         record = self.at.get(position) if type(position) is int else None
         if record is not None and record.kind == kind and (not record.done or record.id == id):
             return record
         known = self.ids.get(id or "")
         if known and known[-1].kind == kind:
             return known[-1]
-        if type(position) is not int and id is None and self.all:
-            last = self.all[-1]
-            if last.kind == kind and not last.done:
-                return last
-        return self.add(kind, data, position, key)
+        last = self.all[-1] if self.all and type(position) is not int and id is None else None
+        return last if last is not None and last.kind == kind and not last.done else None
 
 
 class RecordMatcher:
@@ -457,8 +468,8 @@ def text_pieces(record: ItemRecord, index: int, text: str, records: OutputRecord
 
 
 def item_id(item: dict[str, Any], key: str = "id") -> str | None:
-    """Return the id of an item, or None."""
-    return item[key] if type(item.get(key)) is str and item[key] else None
+    """Return the id of an item, or that of its call if it has none of its own; else None."""
+    return next((id for name in (key, "call_id") if type(id := item.get(name)) is str and id), None)
 
 
 def item_type(item: dict[str, Any]) -> str:
