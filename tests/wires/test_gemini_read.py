@@ -164,13 +164,14 @@ def test_arguments_that_come_in_fragments_are_put_together() -> None:
         partial({"jsonPath": "$.deep.list[0].x", "boolValue": True}),
         partial({"jsonPath": "$.deep.list[1]['a b']", "nullValue": "NULL_VALUE"}),
         partial({"jsonPath": "$['it\\'s'][\"a \\\\ b\"]", "numberValue": 1}),
+        partial({"jsonPath": "$.whole", "structValue": {"l": [1]}}, {"jsonPath": "$.items", "listValue": ["a", {}]}),
         partial({"jsonPath": "$.end", "stringValue": "z"}),
     )
     for size in (None, 1, 7):
         reply, events = streamed(content, size)
         [made] = reply.tool_calls
         wanted = {"city": 'Zü"rich\n', "days": 3, "deep": {"list": [{"x": True}, {"a b": None}]}}
-        wanted |= {"it's": {"a \\ b": 1}, "end": "z"}
+        wanted |= {"it's": {"a \\ b": 1}, "whole": {"l": [1]}, "items": ["a", {}], "end": "z"}
         assert (made.name, made.arguments, made.problem) == ("f", wanted, None)
         assert made.seal == seal({"thoughtSignature": "s"})
         assert "".join(e.text for e in events if isinstance(e, ToolCallDelta)) == made.raw

@@ -37,12 +37,10 @@ def append_value(state: State, piece: Any) -> str:
         out = escaped + end if continues_string else _place_value(state, steps, '"' + escaped + end)
         state["at"] = steps if continues else None
         return out
-    for key in ("numberValue", "boolValue"):
-        if key in piece:
-            return _place_value(state, steps, json.dumps(piece[key]))
     if "nullValue" in piece:
         return _place_value(state, steps, "null")
-    return ""  # a value without content yet
+    values = [value for key, value in piece.items() if key.endswith("Value") and value is not None]
+    return _place_value(state, steps, json.dumps(values[0])) if values else ""  # none has content yet
 
 
 def append_member(state: State, name: str, value: Any) -> str:
