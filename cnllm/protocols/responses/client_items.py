@@ -129,7 +129,7 @@ class OutputRecords:
 
     def announce(self, kind: str, item: dict[str, Any], position: Any) -> ItemRecord:
         """Return the record of an item that is announced: the one of its pieces, where some came before."""
-        record = self._known(kind, item_id(item), position)
+        record = self._find_known(kind, item_id(item), position)
         if record is None or record.announced or record.done:
             record = self.add(kind, item, position)
         record.announced, record.phase = True, item.get("phase")
@@ -145,9 +145,9 @@ class OutputRecords:
     def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
         """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
         position = data.get("output_index")
-        return self._known(kind, item_id(data, key), position) or self.add(kind, data, position, key)
+        return self._find_known(kind, item_id(data, key), position) or self.add(kind, data, position, key)
 
-    def _known(self, kind: str, id: str | None, position: Any) -> ItemRecord | None:
+    def _find_known(self, kind: str, id: str | None, position: Any) -> ItemRecord | None:
         """Return the record of an item of a kind; None if there is none so far."""
         position = as_index(position)
         record = self.at.get(position) if type(position) is int else None
