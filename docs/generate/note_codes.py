@@ -110,7 +110,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "call-misplaced": "a call stood in a turn that is not the assistant's, and was left out",
         "call-renamed": "an earlier call has another name: the endpoint refuses its own, or it is an excluded one",
         "calls-last": "what a turn said after its calls was put before them",
-        "result-orphan": "a result without a call was left out",
+        "result-orphan": "a result without a call was left out, or sent as the user's if it names none",
         "result-paired": "a result got the id of the call that it belongs to",
         "result-moved": "results were put right after their calls, in their order",
         "result-beside": "text and results of one message were sent in messages of their own",

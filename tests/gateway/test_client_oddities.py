@@ -141,6 +141,25 @@ def test_a_message_of_an_agent_in_another_form_is_refused_by_its_place(gateway: 
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_task_that_comes_as_the_output_of_no_call_reaches_every_model(
+    gateway: Gateway, wire: str, is_open: bool
+) -> None:
+    """Codex's app gives a thread a task of another one as an output without `call_id`, as the first item of a turn."""
+    task = {"type": "function_call_output", "name": "send_message_to_thread", "namespace": "app", "output": "Count 3."}
+    call = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": "{}"}
+    done = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+    turns = [call, task, done] if is_open else [call, done, task]
+    for items in ([task], [{"role": "user", "content": "Hi."}, *turns]):
+        gateway.post("/v1/responses", wire, {"input": items})
+        assert "From the result of app__send_message_to_thread:" in gateway.words
+        assert gateway.words.count("Count 3.") == 1
+        assert gateway.words.count('"ok"') == (len(items) > 1)
+        assert [note for note in gateway.notes if "result-orphan" in note and "sent as the user's" in note]
+        assert not [note for note in gateway.notes if "result-paired" in note]
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_result_that_should_be_encrypted_and_is_not_is_read(gateway: Gateway, wire: str) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "wait", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": [envelope("From /b:"), sealed("Three 个.")]}

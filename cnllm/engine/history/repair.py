@@ -17,6 +17,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.protocols import BlockLink
 from cnllm.tools.arguments import decode_values, unwrap_object
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
 
 __all__ = [
@@ -99,8 +100,8 @@ class _OpenCalls:
     def take(self, result: ToolResult) -> _CallSlot | None:
         """Return the call that a result answers; None where no call is open.
 
-        A result with an id answers the call of that id. A result without one answers the first open call, with its name
-        if it has one.
+        A result with an id answers the call of that id. A result without one answers the first open call of its name,
+        or the first one if it has no name either.
         """
         if result.id:
             _, slots = self._by_id.get(result.id, (0, None))
@@ -111,8 +112,7 @@ class _OpenCalls:
             # Where calls share an id, a result goes to the first of its name, otherwise to the first.
             candidates = itertools.islice(slots, _MAX_SHARED_ID)
             return next((s for s in candidates if s.result is None and s.call.name == result.name), slots[0])
-        match = None if result.name is None else _first_free(self._by_name.get(result.name, _EMPTY))
-        return match or _first_free(self._waiting)
+        return _first_free(self._waiting if result.name is None else self._by_name.get(result.name, _EMPTY))
 
 
 _EMPTY: deque[_CallSlot] = deque()
@@ -231,8 +231,8 @@ def pair_calls(
         if message.role == "tool":
             results = [part for part in message.parts if type(part) is ToolResult]
             for part in results:
-                if not _assign_result(part, index, waiting, last, ledger, orphans=orphans):
-                    out.append(_TurnSlots((index, Message("tool", (part,)))))
+                if (rest := _assign_result(part, index, waiting, last, ledger, orphans=orphans)) is not None:
+                    out.append(_TurnSlots((index, rest)))
             if not results:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
@@ -275,14 +275,20 @@ def _check_calls(
 
 def _assign_result(
     result: ToolResult, index: int, waiting: _OpenCalls, last: _TurnSlots | None, ledger: Ledger, *, orphans: bool
-) -> bool:
-    """Assign a result to its call. Return whether it needs no message of its own."""
+) -> Message | None:
+    """Assign a result to its call. Return the message of a result that stays without one.
+
+    A result that names no call may be no answer at all: clients hand over messages so.
+    """
     slot = waiting.take(result)
+    if slot is None and orphans:
+        return Message("tool", (result,))
     if slot is None:
         subject = f"messages[{index}] answers {result.id or 'a call'}, which is not open"
-        if not orphans:
-            ledger.note("result-orphan", "messages", subject, "left out")
-        return not orphans
+        is_left_out = bool(result.id) or not (result.text.strip() or result.media or result.blocks)
+        ledger.note("result-orphan", "messages", subject, "left out" if is_left_out else "sent as the user's")
+        texts = Text(f"From the result of {result.name or 'a tool'}:"), Text(text_with_error(result))
+        return None if is_left_out else Message("user", (*texts, *result.media, *result.blocks))
     if not result.id:
         subject, did = f"messages[{index}] names no call", f"taken for {slot.call.id or slot.call.name}'s"
         ledger.note("result-paired", "messages", subject, did)
@@ -293,7 +299,7 @@ def _assign_result(
         ledger.note("result-moved", "messages", subject, "put right after it, in the order of its calls")
     entry.answered += 1
     slot.result, slot.at = result, index
-    return True
+    return None
 
 
 def _join_turns(entries: Sequence[_TurnSlots], ledger: Ledger) -> list[Turn]:
