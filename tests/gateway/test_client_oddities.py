@@ -160,6 +160,24 @@ def test_a_task_that_comes_as_the_output_of_no_call_reaches_every_model(
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wish", [{"type": "compaction_trigger"}, {"type": "configuration_update", "reasoning": None}])
+def test_what_a_client_asks_of_the_endpoint_in_an_item_goes_to_its_own_wire(
+    gateway: Gateway, wire: str, wish: Json
+) -> None:
+    """Codex asks so for a summary of all before, in the middle of a turn, too."""
+    call = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": "{}"}
+    done = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+    for before in ([], [call, done]):
+        gateway.post("/v1/responses", wire, {"input": [{"role": "user", "content": "Begin."}, *before, wish]})
+        if wire == "responses":
+            assert gateway.sent["input"][-1] == wish
+            assert not [note for note in gateway.notes if "block-foreign" in note]
+        else:
+            assert wish["type"] not in gateway.words
+            assert [note for note in gateway.notes if "block-foreign" in note and wish["type"] in note]
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_result_that_should_be_encrypted_and_is_not_is_read(gateway: Gateway, wire: str) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "wait", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": [envelope("From /b:"), sealed("Three 个.")]}

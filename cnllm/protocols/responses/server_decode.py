@@ -25,7 +25,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media, from_url
-from cnllm.types.parts import seal_data
+from cnllm.types.parts import ANY_MODEL, seal_data
 from cnllm.types.tools import WebSearch, custom_arguments
 
 __all__ = ["read_request", "read_search"]
@@ -178,6 +178,8 @@ def _item(
             return [Media(f"image/{item.get('output_format') or 'png'}", item["result"], seal=seal)]
         case "additional_tools":  # they are among the options
             return []
+        case "compaction_trigger" | "configuration_update":  # the client's own wish, for any endpoint of this protocol
+            return [Opaque(item, Seal(stamp(None).protocol, "", ANY_MODEL))]
         case str() if kind in ITEM_KINDS and (call := _call(item, stamp, tools)) is not None:
             call_ids.add(call.id)
             return [call]
