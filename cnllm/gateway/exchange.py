@@ -24,10 +24,11 @@ from msgspec.structs import replace
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.bounds import check_body, check_request
+from cnllm.gateway.conversation_key import conversation_key
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.store import TurnRecord
-from cnllm.gateway.thoughts import Authors, Sealer, conversation_key, kept_turn
+from cnllm.gateway.thoughts import Authors, Sealer, kept_turn
 from cnllm.gateway.tokens import TokenKeys
 from cnllm.protocols import server_api, server_codec, wire
 from cnllm.protocols.event_order import TextJoiner, join_texts

@@ -8,13 +8,12 @@ is another model's. Everything here is pure; the driver reads and writes the sto
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
+from cnllm.gateway.conversation_key import DIGEST_BYTES, Chain, digest_of
 from cnllm.gateway.store import Ambiguous, TurnRecord, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.protocols.sealed_keys import lost_keys
@@ -32,7 +31,6 @@ from cnllm.types import (
     Seal,
     Text,
     ToolCall,
-    ToolResult,
 )
 from cnllm.types.parts import CACHE_MARKS
 
@@ -40,18 +38,18 @@ if TYPE_CHECKING:
     from cnllm.gateway.tokens import TokenKeys
     from cnllm.types.message_memory import MessageMemory
 
-__all__ = ["Authors", "Sealer", "conversation_key", "kept_turn"]
+__all__ = ["Authors", "Sealer", "kept_turn"]
 
 _BLOCKS = (Opaque, Media)
 _MARKS = frozenset(CACHE_MARKS)
 _TOKEN = "cnllm1."
-_DIGEST_BYTES = 16
+_AUTHORS, _SEARCH_SIZE = "authors", 200  # bytes for each message
 _UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
 
 
 def _encode(turn: TurnRecord, digest: bytes | None) -> bytes:
     """Return the content of a token: what the client may lose, and the digest of the text that it sends back itself."""
-    return (digest or b"").ljust(_DIGEST_BYTES, b"\0") + encode_turn(turn)
+    return (digest or b"").ljust(DIGEST_BYTES, b"\0") + encode_turn(turn)
 
 
 # ── replies ───────────────────────────────────────────────────────────────────
@@ -103,7 +101,7 @@ class Sealer:
         self._waiting = [(place, waiting) for place, waiting in self._waiting if place > calls]
         text_digest = None
         if self._api.token_beside_text and type(part) is Reasoning:
-            text_digest = _digest(part.text)
+            text_digest = digest_of(part.text)
             parts = (replace(part, text=""),)
         turn = TurnRecord(self._model.provider, self._model.id, self._model.protocol, parts)
         token = self._keys.seal(self._identity, _encode(turn, text_digest))
@@ -141,7 +139,7 @@ class _Search:
         self.opened: dict[int, Message] = {}
         self.by_call: dict[int, list[str]] = {}
         self.by_prefix: dict[int, bytes] = {}
-        self.chain = _Chain()
+        self.chain = Chain()
         self.chained = 0
 
     def copy(self) -> _Search:
@@ -311,7 +309,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         changed = True
         turn, digest = _decode(token, keys, identity)
         text = part.text if type(part) is Reasoning else ""
-        if turn is None or (digest is not None and digest != _digest(text)):
+        if turn is None or (digest is not None and digest != digest_of(text)):
             unproven = True
             if type(part) is not Reasoning or part.text:
                 parts.append(replace(part, seal=_UNKNOWN))
@@ -361,8 +359,8 @@ def _decode(token: str, keys: TokenKeys | None, identity: str) -> tuple[TurnReco
     content = None if keys is None else keys.open(identity, token)
     if content is None:
         return None, None
-    digest = content[:_DIGEST_BYTES]
-    return decode_turn(content[_DIGEST_BYTES:]), digest if any(digest) else None
+    digest = content[:DIGEST_BYTES]
+    return decode_turn(content[DIGEST_BYTES:]), digest if any(digest) else None
 
 
 def _with_turn(message: Message, turn: TurnRecord) -> Message:
@@ -400,89 +398,3 @@ def _places(parts: Iterable[Part], ids: Set[str]) -> list[str | None]:
     """Return the order of reasoning, as None, and of the calls with these ids."""
     own = (part for part in parts if type(part) is Reasoning or (type(part) is ToolCall and part.id in ids))
     return [part.id if type(part) is ToolCall else None for part in own]
-
-
-# ── conversations ─────────────────────────────────────────────────────────────
-
-
-_CHAIN, _CHAIN_SIZE = "chain", 1000  # bytes, beside those of the list of messages
-_AUTHORS, _SEARCH_SIZE = "authors", 200  # bytes for each message
-
-
-class _Chain:
-    """The digest of a conversation, message after message, in a form in which every client sends it again.
-
-    Reasoning and ids do not count: clients drop or change them. What stands between two turns of the assistant counts
-    as one: first the results, each once and only those of calls, then the rest. Clients that resume a conversation
-    may send the parts of such a turn twice.
-    """
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=24)
-        self._open_calls: set[str] = set()
-        self._results: list[object] = []
-        self._others: list[object] = []
-
-    def add(self, message: Message) -> None:
-        """Add a message."""
-        if message.role == "assistant":
-            if self._results or self._others:
-                self._hash.update(msgspec.json.encode(["tool", self._results, self._others]))
-                self._results, self._others = [], []
-            self._hash.update(msgspec.json.encode(["assistant", *_visible(message.parts)]))
-            self._open_calls.update([part.id for part in message.parts if type(part) is ToolCall])
-            return
-        rest: list[Part] = []
-        for part in message.parts:
-            if type(part) is not ToolResult:
-                rest.append(part)
-            elif part.id in self._open_calls:
-                self._open_calls.discard(part.id)
-                self._results.append(part.text)
-        turn = [message.role, *_visible(rest)]
-        if len(turn) > 1 and not (turn in self._others and self._results):
-            self._others.append(turn)
-
-    def key(self) -> bytes:
-        """Return the digest so far."""
-        return self._hash.digest()
-
-    def copy(self) -> _Chain:
-        """Return the digest so far, to which other messages may be added."""
-        other = _Chain()
-        other._hash = self._hash.copy()
-        other._open_calls, other._results, other._others = set(self._open_calls), [*self._results], [*self._others]
-        return other
-
-
-def _visible(parts: Iterable[Part]) -> list[object]:
-    """Return what every client sends back of a message, without its results."""
-    visible: list[object] = []
-    text = ""
-    for part in parts:
-        if type(part) is Text:
-            text += part.text
-        elif type(part) is ToolCall:
-            visible.append([part.name, part.arguments if part.arguments is not None else part.raw])
-        elif type(part) is Media:
-            visible.append([part.type, part.url or _digest(part.data or "")])
-    if text:
-        visible.append(text)
-    return visible
-
-
-def conversation_key(messages: Sequence[Message], answer: Message, memory: MessageMemory | None = None) -> bytes:
-    """Return the key of a conversation with an answer. `memory` may have the digest of the messages as far as some."""
-    start, memo = (0, None) if memory is None else memory.find_start(_CHAIN, messages)
-    chain = _Chain() if memo is None else memo.copy()
-    for message in messages[start:]:
-        chain.add(message)
-    if memory is not None and start < len(messages):
-        memory.keep_start(_CHAIN, messages, chain.copy(), _CHAIN_SIZE)
-    chain.add(answer)
-    return chain.key()
-
-
-def _digest(text: str) -> bytes:
-    """Return the digest of a text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()

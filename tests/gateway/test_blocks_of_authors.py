@@ -187,6 +187,41 @@ def test_items_of_a_search_go_back_to_their_author(tmp_path: Path) -> None:
     assert [item for item in gateway.bodies[-1]["input"] if item.get("type") == "web_search_call"] == ITEMS[:1]
 
 
+COMPACTED: Json = {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"}
+
+
+@pytest.mark.parametrize("output", [[COMPACTED], [*ITEMS, COMPACTED], [COMPACTED, ITEMS[1]]])
+def test_a_summary_that_stands_for_all_before_it_goes_back_to_its_author(tmp_path: Path, output: list[Json]) -> None:
+    """Clients leave out what the summary stands for, and some of them its id."""
+    gateway = Gateway(tmp_path, replies={**REPLIES, "gpt": {"status": "completed", "output": output}})
+    user = {"type": "message", "role": "user", "content": "Rain?"}
+    got = gateway.post("gpt", {"input": [user, *([ITEMS[1], user] * 2)], "store": False}).json()["output"]
+    rest = got[[item["type"] for item in got].index("compaction") :]
+    without_id = [{key: value for key, value in rest[0].items() if key != "id"}, *rest[1:]]
+    for items in (rest, without_id, [user, user, *without_id]):
+        gateway.post("gpt", {"input": [*items, user], "store": False})
+        sent = gateway.bodies[-1]["input"]
+        assert [item["encrypted_content"] for item in sent if item["type"] == "compaction"] == ["sealed"]
+        later = gateway.post("gpt", {"input": [*items, user], "store": False}).json()["output"]
+        gateway.post("gpt", {"input": [*items, user, *later, user], "store": False})
+        sent = gateway.bodies[-1]["input"]
+        assert [item["encrypted_content"] for item in sent if item["type"] == "compaction"] == ["sealed"] * 2
+    foreign = {**COMPACTED, "encrypted_content": "another's"}
+    response = gateway.post("gpt", {"input": [foreign, user], "store": False})
+    assert [item["type"] for item in gateway.bodies[-1]["input"]] == ["message"]
+    assert "block-foreign" in response.headers["x-cnllm-notes"]
+
+
+def test_a_summary_of_claude_begins_a_conversation_as_it_was(tmp_path: Path) -> None:
+    summary = {"type": "compaction", "content": "They asked for rain."}
+    content = [summary, {"type": "text", "text": "Rain."}]
+    gateway = Gateway(tmp_path, replies={**REPLIES, "claude": {**REPLIES["claude"], "content": content}})
+    more = {"max_tokens": 99}
+    got = content_of(gateway.post("claude", {**more, "messages": [ask("Rain?")]}))
+    gateway.post("claude", {**more, "messages": [{"role": "assistant", "content": got}, ask("And then?")]})
+    assert content[0] in [block for turn in gateway.bodies[-1]["messages"] for block in turn["content"]]
+
+
 @pytest.mark.parametrize("store", ["memory:", "sqlite:"])
 def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path, store: str) -> None:
     opened = open_store(store + ("" if store == "memory:" else str(tmp_path / "state.db")))

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import engine
+from cnllm.gateway.conversation_key import conversation_key
 from cnllm.gateway.exchange import read_body, read_remembered_body
 from cnllm.gateway.failures import RequestFailed
 from cnllm.gateway.service import Memories
-from cnllm.gateway.thoughts import conversation_key
 from cnllm.store.prefix import content_fingerprint
 from cnllm.types import Media, Message, Text
 from cnllm.types.message_memory import MessageMemory
