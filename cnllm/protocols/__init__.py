@@ -337,6 +337,8 @@ class Wire(Struct, frozen=True):
     for all. `block_link(data)` returns the id of the call that a block of an endpoint's own tool is, and the id of the
     call whose result it is; None for what it is not. `carried` are the keys of a body that hold data about an earlier
     reply, and the path of the data in `Reply.extra`; a caller's own object gets them as the last key of the path.
+    `drop_idle(body)` removes the details of a setting that the body does not have, or that is off, where the wire
+    refuses them so, and returns their paths.
 
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
     stands elsewhere, `model_keys` those that name further models, any of which may answer. `most_calls` is the key of a
@@ -372,6 +374,7 @@ class Wire(Struct, frozen=True):
     part_keys: frozenset[str] | None = None
     block_link: BlockLink = lambda data: (None, None)
     carried: Mapping[str, str] = {}
+    drop_idle: Callable[[dict[str, Any]], list[str]] = lambda body: []
     reference_keys: frozenset[str] = frozenset()
     model_keys: frozenset[str] = frozenset()
     most_calls: str | None = None

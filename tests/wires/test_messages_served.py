@@ -70,6 +70,22 @@ def test_how_much_thinking(thinking: dict[str, Any], expected: Any) -> None:
     assert request(thinking=thinking).options["reasoning"] == expected
 
 
+@each("name", ["deepseek/deepseek-chat", "zai/glm-5.3", "anthropic/claude-haiku-4-5", "anthropic/claude-fable-5"])
+def test_how_thinking_is_shown_is_asked_beside_thinking_alone(name: str) -> None:
+    """Both forms without thinking are refused: `ThinkingConfigParam` of Anthropic's SDK has no such key there."""
+    endpoint = cnllm.Registry.load().resolve(name, protocol=MESSAGES)
+    shown = {"type": "enabled", "budget_tokens": 2048, "display": "summarized"}
+    body = {"model": "x", "max_tokens": 100, "thinking": shown, "messages": [{"role": "user", "content": "hi"}]}
+    for thinking in (shown, {**shown, "type": "adaptive"}, {"type": "disabled"}):
+        request = engine.decode_request(MESSAGES, {**body, "thinking": thinking})
+        plan = engine.build_request(endpoint, request.messages, **request.options)
+        sent = plan.body.get("thinking")
+        asks = sent is not None and sent["type"] in ("enabled", "adaptive")
+        assert (sent or {}).get("display") == ("summarized" if asks and "display" in thinking else None)
+        lost = [note for note in plan.notes if note.said == "thinking.display"]
+        assert len(lost) == ("display" in thinking and not asks)
+
+
 def test_an_effort_alone_asks_for_no_thinking() -> None:
     found = request(output_config={"effort": "low"}).options
     assert "reasoning" not in found

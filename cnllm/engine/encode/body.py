@@ -21,7 +21,7 @@ from cnllm.protocols import wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch, ReasoningFlags
 from cnllm.types import Message, Note, Reasoning
-from cnllm.types.client_data import count_text
+from cnllm.types.client_data import ClientData, count_text
 from cnllm.types.json_form import plain_value
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES
@@ -75,6 +75,9 @@ def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, 
             note_typing_errors(options.extra_body, flags, ledger.for_option("extra_body"))
             note_own_keys(body, options.extra_body, "extra_body", ledger.for_option("extra_body"))
         merge_patch(body, options.extra_body)
+        if type(options.extra_body) is ClientData:
+            for path in wire(options.extra_body.protocol).drop_idle(body):
+                ledger.note("key-foreign", "extra_body", path, "left out: the request asks for no reasoning")
 
 
 def rename_keys(body: dict[str, Any], flags: Flags) -> dict[str, Any]:

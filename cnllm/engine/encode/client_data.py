@@ -218,7 +218,7 @@ def fit_client_data(
                 found.setdefault(name, value)
     drop_refused_keys(rest, flags, ledger)
     _join_lists(rest, flags, ledger)
-    return rest, found
+    return ClientData(data.protocol, rest), found
 
 
 def _join_lists(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> None:

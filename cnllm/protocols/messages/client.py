@@ -2,7 +2,7 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.messages.client_decode import MessagesDecoder, fast_decoder
-from cnllm.protocols.messages.client_encode import block_link, encode_body, takes_medium
+from cnllm.protocols.messages.client_encode import block_link, drop_idle, encode_body, takes_medium
 from cnllm.types.media import NAME_KEYS, media_kind
 
 __all__ = ["WIRE"]
@@ -22,6 +22,7 @@ WIRE = Wire(
     part_keys=frozenset(["cache_control", "citations", "context", *NAME_KEYS]),
     block_link=block_link,
     carried={"container": "container.id"},
+    drop_idle=drop_idle,
     model_keys=frozenset(["fallbacks"]),
     most_uses="max_uses",
     call_heads=True,

@@ -21,7 +21,7 @@ from cnllm.types.media import file_name, media_kind, plain_mime
 from cnllm.types.parts import CACHE_MARK, SYSTEM_ROLES, seal_data
 from cnllm.types.tools import Function, arguments_of
 
-__all__ = ["block_link", "encode_body"]
+__all__ = ["block_link", "drop_idle", "encode_body", "takes_medium"]
 
 _CALLER_KEYS = (CACHE_MARK, "citations")
 """Keys that a caller may add to a block of text or a picture."""
@@ -217,3 +217,14 @@ def _choice(request: EncodeInput) -> dict[str, Any] | None:
     if request.parallel is False and request.choice != "none":
         choice = {"type": "auto", **choice, "disable_parallel_tool_use": True}
     return choice or None
+
+
+def drop_idle(body: dict[str, Any]) -> list[str]:
+    """Remove the details of reasoning that the body does not ask for, and return their paths."""
+    thinking = body.get("thinking")
+    if type(thinking) is not dict or thinking.get("type") not in (None, "disabled", "between_tools"):
+        return []
+    body["thinking"] = {key: value for key, value in thinking.items() if key == "type"}
+    if not body["thinking"]:
+        del body["thinking"]
+    return [f"thinking.{key}" for key in thinking if key != "type"]
