@@ -178,6 +178,31 @@ def test_what_a_client_asks_of_the_endpoint_in_an_item_goes_to_its_own_wire(
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_patch_that_comes_as_the_arguments_of_a_function_is_not_lost(gateway: Gateway, wire: str, path: str) -> None:
+    """Cursor sends the calls of its custom tool back so."""
+    patch = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"
+    tool = {"type": "custom", "name": "ApplyPatch", "format": {"type": "grammar", "syntax": "lark", "definition": "s"}}
+    function = {"name": "ApplyPatch", "arguments": patch}
+    if path == "/v1/responses":
+        call = {"type": "function_call", "call_id": "c1", **function}
+        done = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+        body: Json = {"input": [{"role": "user", "content": "Go."}, call, done]}
+    else:
+        turn = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+        body = {
+            "messages": [
+                {"role": "user", "content": "Go."},
+                turn,
+                {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+            ]
+        }
+    gateway.post(path, wire, {**body, "tools": [tool]})
+    assert "+x" in gateway.words
+    assert not [note for note in gateway.notes if "arguments-emptied" in note]
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_result_that_should_be_encrypted_and_is_not_is_read(gateway: Gateway, wire: str) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "wait", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": [envelope("From /b:"), sealed("Three 个.")]}

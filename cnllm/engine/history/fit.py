@@ -167,8 +167,8 @@ def _repair(messages: Sequence[Message], target: Target, ledger: Ledger, *, befo
         form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
         turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, ledger, orphans=True), form, ledger)
     else:
-        schemas = {t.name: t.parameters for t in target.tools if t.parameters}
-        turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
+        tools = {tool.name: tool for tool in target.tools}
+        turns = repair.pair_calls(turns, tools, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
     turns = repair.drop_pending(turns, codec.block_link, ledger)
     turns = reasoning.replay_reasoning(turns, model, flags.reasoning, ledger, before_user=before_user)

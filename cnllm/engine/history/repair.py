@@ -8,17 +8,18 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.protocols import BlockLink
+from cnllm.protocols.client_tools import is_bare_input
 from cnllm.tools.arguments import decode_values, unwrap_object
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
+from cnllm.types.tools import Function, custom_arguments
 
 __all__ = [
     "INTERRUPTED",
@@ -216,12 +217,12 @@ def _parts_without(message: Message, kind: type) -> tuple[Part, ...]:
 
 
 def pair_calls(
-    turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, ledger: Ledger, *, orphans: bool
+    turns: Sequence[Turn], tools: Mapping[str, Function] | None, ledger: Ledger, *, orphans: bool
 ) -> list[Turn]:
     """Return the turns with each call answered, in order, right after its turn.
 
-    Results without a call stay only if `orphans` is true. `schemas` maps the names of the offered tools to their
-    parameters; None leaves the arguments as they are.
+    Results without a call stay only if `orphans` is true. `tools` are the offered tools by their names; None leaves
+    the arguments as they are.
     """
     out: list[_TurnSlots] = []
     waiting = _OpenCalls()
@@ -238,7 +239,7 @@ def pair_calls(
         else:
             slots: list[_CallSlot] = []
             if message.role == "assistant":
-                message = _check_calls(message, index, schemas, slots, ledger)
+                message = _check_calls(message, index, tools, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")
             last = _TurnSlots((index, message), slots)
@@ -248,9 +249,9 @@ def pair_calls(
 
 
 def _check_calls(
-    message: Message, index: int, schemas: Mapping[str, dict[str, Any]] | None, slots: list[_CallSlot], ledger: Ledger
+    message: Message, index: int, tools: Mapping[str, Function] | None, slots: list[_CallSlot], ledger: Ledger
 ) -> Message:
-    """Return an assistant turn whose calls have a name and arguments that are JSON, repaired by their `schemas`.
+    """Return an assistant turn whose calls have a name and arguments that are JSON, repaired by their `tools`.
 
     Each call is added to `slots`.
     """
@@ -264,7 +265,7 @@ def _check_calls(
                 ledger.note("call-nameless", "messages", f"messages[{index}] calls a tool without a name", "left out")
                 is_changed = True
                 continue
-            call = part if schemas is None else _repair_arguments(part, index, schemas.get(part.name), ledger)
+            call = part if tools is None else _repair_arguments(part, index, tools.get(part.name), ledger)
             is_changed = is_changed or call is not part
             slots.append(_CallSlot(call, index, len(slots)))
             parts.append(call)
@@ -407,10 +408,10 @@ def _with_calls_last(message: Message, index: int, ledger: Ledger) -> Message:
 # ── arguments ─────────────────────────────────────────────────────────────────
 
 
-def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
+def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger: Ledger) -> ToolCall:
     """Return a call with valid arguments.
 
-    `index` is that of its message, `schema` the parameters of its tool where they are known.
+    `index` is that of its message, `tool` its tool where it is offered. Plain text is the input of a custom one.
     """
     subject = f"messages[{index}]: the arguments of {call.name}"
     clean = _without_half_characters(call)
@@ -421,6 +422,9 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
         call = replace(call, arguments=decode_arguments(call.raw)[0])
     if call.arguments is None:
         inner = unwrap_object(call.raw)
+        if inner is None and tool is not None and tool.custom is not None and is_bare_input(call.raw):
+            arguments, raw = custom_arguments(call.raw)
+            return replace(call, arguments=arguments, raw=raw, problem=None)
         if inner is None:
             ledger.note("arguments-emptied", "messages", f"{subject} are not a JSON object: {call.raw[:80]}", "{}")
             return replace(call, arguments={}, raw="{}", problem=None)
@@ -429,7 +433,7 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
     elif call.raw and not _is_object(call.raw):
         call = replace(call, raw="")  # the decoded arguments count
     assert call.arguments is not None
-    decoded = decode_values(call.arguments, schema)
+    decoded = decode_values(call.arguments, None if tool is None else tool.parameters)
     if decoded is call.arguments:
         return call
     names = [name for name, value in call.arguments.items() if decoded[name] is not value]
