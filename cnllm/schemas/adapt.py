@@ -194,10 +194,15 @@ def _resolve_branch(branch: Any, root: Schema) -> Schema:
 def _merge_branches(node: Schema, branches: list[Schema], *, all_apply: bool) -> Schema:
     """Return a node merged with its branches.
 
-    If every branch applies, it gets all their keywords; else only the requirements that all branches share.
+    If every branch applies, it gets all their keywords; else only the requirements that all branches share, and a
+    property may fit the schema of any branch.
     """
     out = dict(node)
-    properties = {name: schema for branch in branches for name, schema in branch.get("properties", {}).items()}
+    found: dict[str, list[Any]] = {}
+    for branch in branches:
+        for name, schema in branch.get("properties", {}).items():
+            found.setdefault(name, []).append(schema)
+    properties = {name: schemas[-1] if all_apply else _any_of(schemas) for name, schemas in found.items()}
     if properties or "properties" in out:
         out["properties"] = {**properties, **out.get("properties", {})}
     requirements = [set(branch.get("required", ())) for branch in branches]
@@ -211,6 +216,20 @@ def _merge_branches(node: Schema, branches: list[Schema], *, all_apply: bool) ->
             merged.update((k, v) for k, v in branch.items() if k not in ("properties", "required"))
         out = {**merged, **out}
     return out
+
+
+def _any_of(schemas: list[Any]) -> Any:
+    """Return the schema for what fits any of these. Single values, by which branches are told apart, are listed."""
+    schemas = list({repr(schema): schema for schema in schemas}.values())  # 1 is not True
+    first = schemas[0]
+    if len(schemas) == 1:
+        return first
+    if not all(type(schema) is dict and ("const" in schema or type(schema.get("enum")) is list) for schema in schemas):
+        return {"anyOf": schemas}
+    listed = [value for s in schemas for value in ([s["const"]] if "const" in s else s["enum"])]
+    values = {repr(value): value for value in listed}
+    rest = {key: value for key, value in first.items() if all(schema.get(key) == value for schema in schemas)}
+    return {**{key: value for key, value in rest.items() if key not in ("const", "enum")}, "enum": [*values.values()]}
 
 
 # ── every node ────────────────────────────────────────────────────────────────

@@ -513,6 +513,22 @@ def test_a_root_of_alternatives_requires_what_each_of_them_requires(referred: bo
         assert jsonschema.Draft202012Validator(adapted).is_valid(value)
 
 
+@each("key", ["anyOf", "oneOf"])
+@each("rules", [("root-object",), tuple(KIMI), ("root-object", "any-of-only", "one-type")])
+def test_a_root_of_alternatives_takes_what_fits_any_of_them(rules: tuple[str, ...], key: str) -> None:
+    """Libraries tell the alternatives apart by a property that has another value in each."""
+    branches: list[Json] = [
+        {"properties": {"act": {"type": "string", "const": "new"}, "at": {"type": "string"}, "on": {"const": True}}},
+        {"properties": {"act": {"type": "string", "const": "end"}, "at": {"type": "integer"}, "on": {"const": 1}}},
+        {"properties": {"act": {"type": "string", "enum": ["stop", "end"]}, "at": {"type": "string"}}},
+    ]
+    adapted = adapt_schema({"type": "object", key: [{**b, "required": ["act"]} for b in branches]}, rules, ())
+    assert adapted["properties"]["act"] == {"type": "string", "enum": ["new", "end", "stop"]}
+    for value in ({"act": "new", "at": "x", "on": True}, {"act": "end", "at": 3, "on": 1}, {"act": "stop"}):
+        assert jsonschema.Draft202012Validator(adapted).is_valid(value)
+    assert not jsonschema.Draft202012Validator(adapted).is_valid({"act": "other"})
+
+
 @each("referred", [False, True], ids=["in place", "by reference"])
 def test_a_root_of_parts_requires_what_any_of_them_requires(referred: bool) -> None:
     parts: list[Json] = [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]
