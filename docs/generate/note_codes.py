@@ -62,7 +62,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "tool-renamed": "a tool has another name, because the endpoint refuses its own; replies have the caller's",
         "tool-repeated": "a tool stood several times in the request, and is sent once",
         "tool-description": "a tool went without a description, because `python -OO` removes docstrings",
-        "schema-adapted": "a tool's schema was rewritten in the subset of JSON Schema that the endpoint takes",
+        "schema-adapted": "a tool's schema was put into the subset of JSON Schema of the endpoint, or got a type",
         "strict-added": "a tool became strict, because the endpoint takes all tools strict or none",
         "strict-dropped": "tools were sent without `strict`, which they or the endpoint do not allow",
         "strict-form": "a tool's schema was rewritten in the form that strict mode demands",

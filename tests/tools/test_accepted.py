@@ -14,6 +14,7 @@ from cases import each
 
 import cnllm
 from cnllm import Client, engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.tools import Tool, as_tools, tool
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
@@ -163,3 +164,35 @@ def test_a_clients_tool_that_stands_twice_is_sent_once_whatever_its_protocol(pro
     assert "tool-repeated" in [note.code for note in once.notes]
     with pytest.raises(ValueError, match="two tools have the name find"):
         plan("Find it.", "Find them.")
+
+
+TYPELESS = [{"type": None, "properties": {}}, {"properties": {"q": {}}}, {"oneOf": [{}]}, {"$ref": "#/$defs/A"}]
+
+
+@each("parameters", TYPELESS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_parameters_without_a_type_are_an_object(protocol: str, parameters: dict[str, Any]) -> None:
+    """Codex writes a null type; most endpoints refuse the request for it."""
+    model = cnllm.Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9", protocol=protocol)
+    definitions = {"$defs": {"A": {"type": "object"}}} if "$ref" in parameters else {}
+    plan = engine.build_request(model, "hi", tools=[{"name": "find", "parameters": {**parameters, **definitions}}])
+    assert '"type":"object"' in plan.content.decode().replace(" ", "")
+    assert '"type":null' not in plan.content.decode()
+    assert [note.code for note in plan.notes if note.code == "schema-adapted"]
+
+
+UNION = {"oneOf": [{"properties": {"act": {"const": word}}, "required": ["act"]} for word in ("new", "end")]}
+
+
+@each("name", ["anthropic/claude-opus-5", "openai/gpt-4.1", "openai/gpt-6.1-terra", "azure/gpt-6-sol"])
+@each("parameters", [UNION, {"type": "object", **UNION}])
+def test_alternatives_at_the_root_are_one_object_where_the_endpoint_takes_none(
+    name: str, parameters: dict[str, Any]
+) -> None:
+    """They refuse the whole request for one such tool, as servers of MCP offer them."""
+    model = cnllm.Registry.load().resolve(name, base_url="http://127.0.0.1:9")
+    plan = engine.build_request(model, "hi", tools=[{"name": "find", "parameters": parameters}])
+    (sent,) = plan.body["tools"]
+    schema = sent.get("input_schema") or sent.get("parameters") or sent["function"]["parameters"]
+    assert schema == {"type": "object", "properties": {"act": {"enum": ["new", "end"]}}, "required": ["act"]}
+    assert [note.code for note in plan.notes].count("schema-adapted") == 1

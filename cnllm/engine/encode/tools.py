@@ -173,7 +173,8 @@ def fit_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict
 def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
     """Return the tools in the form that the endpoint supports.
 
-    That is without a search of tools where it has none, and with schemas in its subset of JSON Schema.
+    That is without a search of tools where it has none, and with schemas in its subset of JSON Schema. Parameters
+    without a type are an object: many endpoints refuse the request otherwise.
     """
     rules = flags.tools
     if rules.search is not True:
@@ -181,6 +182,8 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     _note_lost_keys(tools, ledger)
     if rules.custom is not True:
         tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
+    if "root-object" not in (rules.schema or ()):
+        tools = tuple([_with_type(tool, ledger) for tool in tools])
     return tuple(_adapt_tool(t, rules, ledger) for t in tools) if rules.schema or rules.schema_drop else tools
 
 
@@ -237,6 +240,16 @@ def _without_deferral(tool: Function) -> Function:
         return tool
     extra = {key: value for key, value in tool.extra.items() if key != _DEFERRED}
     return replace(tool, extra=extra or None)
+
+
+def _with_type(tool: Function, ledger: Ledger) -> Function:
+    """Return a tool whose parameters say that they are an object."""
+    parameters = tool.parameters
+    if parameters is None or tool.definition is not None or parameters.get("type") is not None:
+        return tool
+    empty: Schema = {} if any(value is not None for value in parameters.values()) else {"properties": {}}
+    ledger.note("schema-adapted", "tools", f"the parameters of {tool.name} have no type", "sent as an object")
+    return replace(tool, parameters={**parameters, "type": "object", **empty})
 
 
 def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:
