@@ -222,7 +222,7 @@ def _choice(request: EncodeInput) -> dict[str, Any] | None:
 def drop_idle(body: dict[str, Any]) -> list[str]:
     """Remove the details of reasoning that the body does not ask for, and return their paths."""
     thinking = body.get("thinking")
-    if type(thinking) is not dict or thinking.get("type") not in (None, "disabled", "between_tools"):
+    if type(thinking) is not dict or thinking.get("type") not in (None, "disabled"):
         return []
     body["thinking"] = {key: value for key, value in thinking.items() if key == "type"}
     if not body["thinking"]:
