@@ -140,6 +140,20 @@ def test_functions_beside_it_stay_what_they_are(registry: Registry) -> None:
     assert [tool.name for tool in as_tools([weather, cnllm.web_search()])] == ["weather", "web_search"]
 
 
+def test_a_search_beside_functions_is_switched_on_where_that_takes_more() -> None:
+    """Gemini 3 refuses the two together without the switch, and the mode AUTO with it; Codex always sends both."""
+    model = Registry.load().resolve("google/gemini-3.8-flash", protocol=GEMINI)
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}
+    for choice, modes in ((None, None), ("auto", None), ("required", {"mode": "ANY"}), ("none", {"mode": "NONE"})):
+        options: dict[str, Any] = {} if choice is None else {"tool_choice": choice}
+        sent = engine.build_request(model, "Go.", tools=[tool, cnllm.web_search()], **options).body
+        assert [list(entry) for entry in sent["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+        switch = {"includeServerSideToolInvocations": True}
+        assert sent["toolConfig"] == (switch if modes is None else {**switch, "functionCallingConfig": modes})
+    for tools in ([tool], [cnllm.web_search()]):
+        assert "toolConfig" not in engine.build_request(model, "Go.", tools=tools).body
+
+
 def test_a_search_can_be_demanded(registry: Registry) -> None:
     for choice in ("web_search", "required"):
         made = plan(registry, "tool/m", cnllm.web_search(), tool_choice=choice)

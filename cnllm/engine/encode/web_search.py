@@ -69,6 +69,9 @@ def place_search(request: Draft, ledger: Ledger) -> SearchPlan:
         return SearchPlan(request.with_options(replace(options, search=None)))
     patch: dict[str, Any] = {}
     merge_patch(patch, rules.set or {})
+    if rules.with_functions is not None and any(tool.definition is None for tool in options.tools):
+        merge_patch(patch, rules.with_functions)
+        options = replace(options, choice=None if options.choice == "auto" else options.choice)
     tool: dict[str, Any] | None = None
     if rules.tool is not None:
         merge_patch(tool := {}, rules.tool)

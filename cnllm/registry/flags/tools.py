@@ -193,6 +193,10 @@ class WebSearchFlags(Base, frozen=True):
     """Whether the endpoint searches while the model reasons. If not, reasoning is off for this call; a search that a
     client offers beside its functions is left out. Why: Some endpoints refuse the combination.
     """
+    with_functions: dict[str, Any] | None = None
+    """The keys of the body that a search beside functions needs. The choice `auto`, which is the default, is not
+    written then. Why: One vendor refuses the two together without a switch, and the choice with it.
+    """
     echo: str | None = None
     """The function whose calls are answered with their own arguments: the endpoint searches when it gets them back.
     Why: One vendor hands its search to the client as a call of a function.
