@@ -202,6 +202,21 @@ def test_a_patch_that_comes_as_the_arguments_of_a_function_is_not_lost(gateway: 
     assert not [note for note in gateway.notes if "arguments-emptied" in note]
 
 
+BLANK: Json = {"type": "text", "text": " "}
+PICTURE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+
+
+@pytest.mark.parametrize("blocks", [[BLANK, PICTURE], [PICTURE, BLANK], [BLANK, {**BLANK, "text": ""}]])
+def test_a_text_without_words_in_a_result_is_not_sent(gateway: Gateway, blocks: list[Json]) -> None:
+    """Endpoints of Messages refuse one: "text content blocks must be non-empty"."""
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": blocks}
+    messages = [{"role": "user", "content": "Go."}, call, {"role": "user", "content": [result]}]
+    gateway.post("/v1/messages", "messages", {"max_tokens": 9, "messages": messages})
+    [sent] = gateway.sent["messages"][-1]["content"]
+    assert sent.get("content", []) == [block for block in blocks if block["type"] == "image"]
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_result_that_should_be_encrypted_and_is_not_is_read(gateway: Gateway, wire: str) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "wait", "arguments": "{}"}

@@ -177,7 +177,8 @@ def _result(result: ToolResult) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": result.id}
     data = seal_data(result.seal)
     if type(content := data.get("content")) is list and is_content_of(result, content, ("text",)):
-        block["content"] = content
+        if content := [inner for inner in content if not _is_blank(inner)]:
+            block["content"] = content
     elif result.media or result.blocks:
         block["content"] = [found for part in result_parts(result) if (found := _inside(part)) is not None]
     elif result.text.strip():
@@ -185,6 +186,11 @@ def _result(result: ToolResult) -> Block:
     if result.error:
         block["is_error"] = True
     return {**block, **{key: value for key, value in data.items() if key != "content"}}
+
+
+def _is_blank(block: Any) -> bool:
+    """Whether a block is a text without words, which endpoints refuse."""
+    return type(block) is dict and block.get("type") == "text" and not str(block.get("text") or "").strip()
 
 
 def _inside(part: Text | Media | Opaque) -> Block | None:
