@@ -167,9 +167,11 @@ class Output:
         except FileNotFoundError:
             is_replaced = False
         if is_replaced or own.st_size < self.size:
-            change = "replaced" if is_replaced else "cut off"
+            message = f"another program has cut off {self.path} while the batch ran"
+            if is_replaced:
+                message = f"another program has replaced {self.path} while the batch ran"
             raise CnllmError(
-                f"another program has {change} {self.path} while the batch ran",
+                message,
                 hint="put the file back, then run the same command again: it asks what is missing",
             )
 

@@ -445,8 +445,11 @@ def _find_names(rows: list[BillRow]) -> Iterator[tuple[Sequence[int], BillCause]
         if [rows[place].state for place in places] not in (["bill-only", "ours-only"], ["ours-only", "bill-only"]):
             continue
         for place, other in (places, places[::-1]):
-            side, name = "log" if rows[place].state == "bill-only" else "bill", rows[other].model
-            detail = f"the {side} has the same amount for {name}: it may be another name of the model"
+            name = rows[other].model
+            if rows[place].state == "bill-only":
+                detail = f"the log has the same amount for {name}: it may be another name of the model"
+            else:
+                detail = f"the bill has the same amount for {name}: it may be another name of the model"
             yield (place,), BillCause("name", detail, certain=True)
 
 

@@ -236,34 +236,47 @@ def _remedy(bodies: Bodies, answer: ProbeAnswer, *, stream: bool) -> tuple[Bodie
 
 # ── failures ─────────────────────────────────────────────────────────────────
 _UNCLEAR = "check the address, --model and --protocol"
-_NOT_NOW = "gives no answer now ({status}): {words}"
-_FAILURES = {
-    "key": (
-        "does not accept the key: {words}",
-        "name the variable of a key with the right to use this model: --key-env NAME",
-    ),
-    "quota": ("says that the quota is spent: {words}", "the account needs credit before it can be asked anything"),
-    "rate": (_NOT_NOW, "try again later"),
-    "busy": (_NOT_NOW, "try again later"),
-    "redirect": ("redirects; cnllm does not follow", "give the address that it leads to"),
-    "page": ("answers with a page, not with an API", "give the URL of the API, not of the web site"),
-    "endless": ("answers without an end", _UNCLEAR),
-    "form": ("answers, but not with a reply of any known wire", _UNCLEAR),
-    "failed": (_NOT_NOW, _UNCLEAR),
-    "network": ("{words}", "check the address, and that the server runs"),
-    "": ("refuses a plain request ({status}): {words}", _UNCLEAR),
+_HINTS = {
+    "key": "name the variable of a key with the right to use this model: --key-env NAME",
+    "quota": "the account needs credit before it can be asked anything",
+    "rate": "try again later",
+    "busy": "try again later",
+    "redirect": "give the address that it leads to",
+    "page": "give the URL of the API, not of the web site",
+    "endless": _UNCLEAR,
+    "form": _UNCLEAR,
+    "failed": _UNCLEAR,
+    "network": "check the address, and that the server runs",
+    "": _UNCLEAR,
 }
-"""What to say of an endpoint with each problem, and the hint. The problems that say most come first."""
+"""The hint for each problem of an endpoint. The problems that say most come first."""
 _OF_A_LIST = ("form", "failed", "")
 """Problems with a list of models that say nothing of the endpoint."""
 
 
 def _failure(url: str, seen: list[ProbeAnswer]) -> CnllmError:
     """Return the error for an endpoint that took no request: the answer that says most."""
-    order = list(_FAILURES)
+    order = list(_HINTS)
     answer = min(seen, key=lambda answer: (answer.status == 404, order.index(answer.problem)))
-    text, hint = _FAILURES[answer.problem]
-    host, text = urlsplit(url).netloc or url, text.format(status=answer.status, words=on_one_line(answer.message, 200))
-    if answer.problem == "network":
-        return TransportError(f"{host}: {text}", hint=hint)
-    return EndpointError(f"{host} {text}", status=answer.status, hint=hint)
+    host, hint = urlsplit(url).netloc or url, _HINTS[answer.problem]
+    words = on_one_line(answer.message, 200)
+    match answer.problem:
+        case "network":
+            return TransportError(f"{host}: {words}", hint=hint)
+        case "key":
+            text = f"{host} does not accept the key: {words}"
+        case "quota":
+            text = f"{host} says that the quota is spent: {words}"
+        case "redirect":
+            text = f"{host} redirects; cnllm does not follow"
+        case "page":
+            text = f"{host} answers with a page, not with an API"
+        case "endless":
+            text = f"{host} answers without an end"
+        case "form":
+            text = f"{host} answers, but not with a reply of any known wire"
+        case "rate" | "busy" | "failed":
+            text = f"{host} gives no answer now ({answer.status}): {words}"
+        case _:
+            text = f"{host} refuses a plain request ({answer.status}): {words}"
+    return EndpointError(text, status=answer.status, hint=hint)

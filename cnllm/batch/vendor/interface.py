@@ -66,12 +66,13 @@ def require_interface(model: Model, registry: Registry) -> Batch:
             )
         _check_paths(model, batch)
         return batch
-    hint, own = "leave --vendor-batch out", f"{model.name} over {model.protocol}"
+    hint = "leave --vendor-batch out"
     if others := list(islice(_others(model, registry), 4)):
-        hint = f"one that has: {', '.join(others)}; or {hint}"
-    is_known = batch is not None and batch.available is False
-    reason = f"{own} has no batch interface" if is_known else f"a batch interface of {own} is not known"
-    raise NoBatchInterface(f"--vendor-batch: {reason}", hint=hint)
+        hint = f"one that has: {', '.join(others)}; or leave --vendor-batch out"
+    message = f"--vendor-batch: a batch interface of {model.name} over {model.protocol} is not known"
+    if batch is not None and batch.available is False:
+        message = f"--vendor-batch: {model.name} over {model.protocol} has no batch interface"
+    raise NoBatchInterface(message, hint=hint)
 
 
 def _check_paths(model: Model, batch: Batch) -> None:
