@@ -323,6 +323,10 @@ def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
             "2 处不一致；列表里有 1210 个模型中的 1 个；比较了 5 个值",
         ),
         ("sources older than 9 days: 2", "查阅时间超过 9 天的出处：2"),
+        (
+            "the vendor's results cannot be written beside a.jsonl: No space left on device",
+            "无法把服务商的结果写到 a.jsonl 旁边：磁盘空间不足",
+        ),
     ],
 )
 def test_a_message_is_chinese_as_a_whole(text: str, expected: str) -> None:

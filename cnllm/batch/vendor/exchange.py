@@ -36,7 +36,6 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.flags.batch import Batch
-from cnllm.system.files import explain_errors
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -46,7 +45,7 @@ __all__ = [
     "VendorConnection",
     "VendorContext",
     "delay_of",
-    "explain_disk_errors",
+    "disk_error",
     "failure_reason",
 ]
 
@@ -90,10 +89,13 @@ class VendorConnection(Struct, eq=False):
 
         It is kept in a file: the results in it may be larger than the memory. They still hold what `redact` removes.
         """
-        with explain_disk_errors(self.out), tempfile.TemporaryFile(dir=self.out.parent) as file:
-            await self.download(plan, file)
-            is_empty = not file.seek(0, os.SEEK_END)
-            content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            with tempfile.TemporaryFile(dir=self.out.parent) as file:
+                await self.download(plan, file)
+                is_empty = not file.seek(0, os.SEEK_END)
+                content = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise disk_error(self.out, error) from error
         return decode_answer(plan, content, self.redact)
 
     async def send(self, plan: Plan) -> Any:
@@ -154,10 +156,10 @@ def failure_reason(error: CnllmError) -> str:
     return f"no answer came from the vendor ({type(error).__name__})"
 
 
-def explain_disk_errors(out: Path) -> contextlib.AbstractContextManager[None]:
-    """Raise `CnllmError` for what cannot be written beside the output."""
+def disk_error(out: Path, error: OSError) -> CnllmError:
+    """Return the error for what cannot be written beside the output."""
     hint = f"free disk space in {out.parent}, then run the same command again: it goes on"
-    return explain_errors(f"the vendor's results cannot be written beside {out}", hint)
+    return CnllmError(f"the vendor's results cannot be written beside {out}: {error.strerror}", hint=hint)
 
 
 def decode_answer(plan: Plan, content: Any, redact: Callable[[bytes], bytes] = bytes) -> Any:

@@ -22,7 +22,7 @@ from cnllm.batch.output import INVALID, Outcome, outcome_of_error, outcome_of_re
 from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE, Finish
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of, explain_disk_errors
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, VendorContext, delay_of, disk_error
 from cnllm.batch.vendor.parts import FETCHED, JobPart, WaitingRow
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
@@ -103,7 +103,7 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
     batch, out, tries = exchange.batch, exchange.out, 0
     while True:
         tries += 1
-        with explain_disk_errors(out), ExitStack() as undo:
+        with ExitStack() as undo:
             try:
                 results = Results(batch, part, out.parent)
                 undo.callback(results.close)
@@ -119,6 +119,8 @@ async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJo
                     raise UnreadableAnswer(
                         f"job {job.id}: {error}", hint="run the same command again: it fetches them again"
                     ) from error
+            except OSError as error:
+                raise disk_error(out, error) from error
             else:
                 if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
                     undo.pop_all()
