@@ -92,11 +92,12 @@ def test_an_effort_alone_asks_for_no_thinking() -> None:
     assert found["extra_body"] == {"output_config": {"effort": "low"}}
 
 
+@each("content", [{}, {"content": []}])
 @each("where", [1, 2, 3])
-def test_a_message_of_the_system_may_hold_nothing_but_an_effort(where: int) -> None:
+def test_a_message_of_the_system_may_hold_nothing_but_an_effort(where: int, content: dict[str, Any]) -> None:
     """`BetaSystemMessageParam` of Anthropic's SDK: its content may be left out where it has an `output_config`."""
     turns: list[Any] = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
-    turns.insert(where, {"role": "system", "output_config": {"effort": "low"}})
+    turns.insert(where, {"role": "system", **content, "output_config": {"effort": "low"}})
     found = request(messages=turns)
     plan = engine.build_request(model(), found.messages, **found.options)
     assert [turn["content"] for turn in plan.body["messages"]] == ["user", "assistant", "user"]
@@ -106,6 +107,35 @@ def test_a_message_of_the_system_may_hold_nothing_but_an_effort(where: int) -> N
     for wrong in ({"role": "system"}, {"role": "user", "output_config": {"effort": "low"}}):
         with pytest.raises(ValueError, match=r"messages\.0\.content"):
             request(messages=[wrong])
+
+
+LOW: Any = {"role": "system", "content": [], "output_config": {"effort": "low"}}
+MAX: Any = {"role": "system", "content": "Mind.", "output_config": {"effort": "max"}}
+HI: Any = {"role": "user", "content": "Hi"}
+OK: Any = {"role": "assistant", "content": [{**CALL}]}
+DONE: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": CALL["id"], "content": "1"}]}
+
+
+@each(
+    "turns, effort",
+    [
+        ([HI, LOW], "low"),
+        ([LOW, HI], "low"),
+        ([HI, LOW, OK, DONE], "low"),
+        ([HI, OK, LOW, DONE], "high"),  # results are not the user's words: it holds from the next ones on
+        ([HI, OK, DONE, LOW], "high"),
+        ([HI, OK, DONE, LOW, HI], "low"),
+        ([HI, LOW, MAX], "max"),
+        ([HI, MAX, OK, DONE, LOW], "max"),
+        ([HI, {**LOW, "output_config": {}}], "high"),
+        ([HI, {**LOW, "output_config": {"effort": None}}], "high"),
+    ],
+)
+def test_the_effort_that_a_message_sets_is_that_of_the_request(turns: list[Any], effort: str) -> None:
+    """https://github.com/router-for-me/CLIProxyAPI/issues/5738: Claude Code sets it so."""
+    found = request(messages=turns, thinking={"type": "adaptive"}, output_config={"effort": "high"})
+    assert found.options["reasoning"] == effort
+    assert bool([note for note in found.notes if note.code == "reasoning-level"]) is (effort != "high")
 
 
 @each(

@@ -49,7 +49,7 @@ FIELDS = read_fields(
             """,
         },
         "system[]": {"translate": "text text.text", "permit": "*.cache_control", "keep": "text.citations text.*"},
-        "messages[]": {"translate": "role content", "drop": "clear_at output_config *"},
+        "messages[]": {"translate": "role content output_config", "drop": "clear_at *"},
         "messages[].content[]": {
             "translate": """
                 text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input tool_result

@@ -51,7 +51,11 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
     notes += _tools(body, options)
-    _thinking(body, options, extra)
+    effort = _effort_of(turns)
+    if effort is not None:
+        said = f"messages[].output_config.effort: {short_text(effort)}"
+        notes.append(Note("reasoning-level", "reasoning", said, "the effort of the whole request"))
+    _thinking(body, options, extra, effort)
     if extra:
         options["extra_body"] = extra
     stream = body.get("stream") is True
@@ -68,7 +72,7 @@ def _without_billing_in(turn: Any, index: int, notes: list[Note]) -> Any:
 
 def _is_setting(turn: dict[str, Any]) -> bool:
     """Whether a message of the system has no content: it may set an effort alone."""
-    return turn.get("content") is None and isinstance(turn.get("output_config"), dict)
+    return not turn.get("content") and isinstance(turn.get("output_config"), dict)
 
 
 def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
@@ -291,10 +295,41 @@ def read_search(tool: Mapping[str, Any]) -> WebSearch | None:
     return WebSearch.of_client(settings, tool.get("allowed_domains"), ("allowed_domains",))
 
 
-def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, Any]) -> None:
-    """Decode how much reasoning is requested, and the form of the answer."""
+def _effort_of(turns: list[Any]) -> str | None:
+    """Return the effort that messages of the system set for the answer; None where none does.
+
+    One directly behind the user's words holds for the answer to them, another from the user's next words on.
+    https://platform.claude.com/docs/en/build-with-claude/effort-per-message
+    """
+    effort = pending = None
+    is_asked = False  # whether the message before is the user's, with words
+    for turn in turns:
+        if turn["role"] == "system":
+            config = turn.get("output_config")
+            level = config.get("effort") if isinstance(config, dict) else None
+            if isinstance(level, str):
+                effort, pending = (level, None) if is_asked else (effort, level)
+            continue
+        is_asked = turn["role"] == "user" and not _is_results(turn["content"])
+        if is_asked and pending is not None:
+            effort, pending = pending, None
+    return effort
+
+
+def _is_results(content: Any) -> bool:
+    """Whether the content of a message is nothing but results of tools."""
+    return isinstance(content, list) and all(block["type"] == "tool_result" for block in content)
+
+
+def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, Any], effort: str | None) -> None:
+    """Decode how much reasoning is requested, and the form of the answer.
+
+    `effort` is the one that a message sets.
+    """
     thinking, config = body.get("thinking"), body.get("output_config")
     config = dict(config) if isinstance(config, dict) else {}
+    if effort is not None:
+        config["effort"] = effort
     format = config.pop("format", None) or body.get("output_format")
     if isinstance(format, dict) and isinstance(format.get("schema"), dict):
         options["schema"] = {"json_schema": {"name": "answer", "schema": format["schema"]}}
