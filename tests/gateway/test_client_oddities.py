@@ -401,6 +401,28 @@ def test_a_summary_without_text_is_left_out_with_a_note(gateway: Gateway, conten
     assert [note for note in gateway.notes if "left out: compaction" in note]
 
 
+@pytest.mark.parametrize("empty", [{}, {"text": None, "thinking": None}])
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answers_block_may_lack_its_text(gateway: Gateway, wire: str, empty: Json) -> None:
+    """https://github.com/delexw/claude-code-trace/issues/260: gateways leave out what is empty."""
+    blocks: list[Json] = [{"type": kind, **empty} for kind in ("thinking", "text")]
+    blocks += [{"type": "text", "text": "Done."}]
+    gateway.post(
+        "/v1/messages", wire, {"max_tokens": 9, "messages": [ASK, {"role": "assistant", "content": blocks}, ASK]}
+    )
+    assert "Done." in gateway.words
+
+
+def test_a_signature_whose_empty_thinking_is_left_out_goes_back_to_its_author(gateway: Gateway) -> None:
+    blocks = [{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "Done."}]
+    gateway.replies["messages"] = {**REPLIES["messages"], "content": blocks}
+    turn = gateway.post("/v1/messages", "messages", {"max_tokens": 9, "messages": [ASK]})["content"]
+    del turn[0]["thinking"]
+    messages = [ASK, {"role": "assistant", "content": turn}, ASK]
+    gateway.post("/v1/messages", "messages", {"max_tokens": 9, "messages": messages})
+    assert gateway.sent["messages"][1]["content"] == blocks
+
+
 # ── tools that come and go ───────────────────────────────────────────────────
 LATE: Json = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "read"}}
 GONE: Json = {"type": "tool_removal", "tool": {"type": "mcp_toolset_reference", "server_name": "disk"}}

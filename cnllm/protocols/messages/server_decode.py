@@ -132,6 +132,9 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     """Decode one block. Keys that the endpoint added to an answer are sealed; the caller's keys are not."""
     other_keys = _others(block, "type", "cache_control")
     marks = {"cache_control": block["cache_control"]} if block.get("cache_control") is not None else None
+    if role == "assistant" and block.get(block["type"]) is None and block["type"] in ("text", "thinking"):
+        block = {**block, block["type"]: ""}  # what is empty may be left out on its way through clients and gateways
+        other_keys[block["type"]] = ""
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
             del other_keys["text"]
