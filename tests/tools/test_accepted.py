@@ -15,6 +15,7 @@ from cases import each
 import cnllm
 from cnllm import Client, engine
 from cnllm.protocols import PROTOCOLS
+from cnllm.schemas.repair import repair_schema_if_needed
 from cnllm.tools import Tool, as_tools, tool
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
@@ -179,6 +180,65 @@ def test_parameters_without_a_type_are_an_object(protocol: str, parameters: dict
     assert '"type":"object"' in plan.content.decode().replace(" ", "")
     assert '"type":null' not in plan.content.decode()
     assert [note.code for note in plan.notes if note.code == "schema-adapted"]
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+@each(
+    "broken, repaired",
+    [
+        ({"properties": []}, {"properties": {}}),  # PHP's empty map
+        ({"properties": {"a": TEXT}, "required": None}, {"properties": {"a": TEXT}}),
+        (
+            {"properties": {"a": {**TEXT, "required": True}, "b": {**TEXT, "required": False}}},
+            {"properties": {"a": TEXT, "b": TEXT}, "required": ["a"]},
+        ),
+        (
+            {"properties": {"a": {**TEXT, "required": True}, "b": TEXT}, "required": ["b"]},
+            {"properties": {"a": TEXT, "b": TEXT}, "required": ["b", "a"]},
+        ),
+        ({"properties": {"a": {**TEXT, "enum": None, "description": None}}}, {"properties": {"a": TEXT}}),
+        ({"properties": {"a": {**TEXT, "enum": "x"}}}, {"properties": {"a": TEXT}}),
+        ({"properties": {"a": None}}, {"properties": {"a": {}}}),
+        ({"properties": {"a": {"type": "string[]"}}}, {"properties": {"a": {}}}),
+        ({"properties": {"a": {"type": "STRING"}}}, {"properties": {"a": TEXT}}),
+        ({"properties": {"a": {"type": ["str", "any"]}}}, {"properties": {"a": {"type": ["string"]}}}),
+        (
+            {"properties": {"a": {"minimum": 1, "exclusiveMinimum": True, "exclusiveMaximum": False}}},
+            {"properties": {"a": {"exclusiveMinimum": 1}}},
+        ),
+    ],
+)
+def test_keywords_of_a_wrong_form_are_repaired(broken: dict[str, Any], repaired: dict[str, Any]) -> None:
+    """Claude and OpenAI refuse the whole request for one of them: https://github.com/MarkusPfundstein/mcp-gsuite/pull/34,
+    https://github.com/Dolibarr/dolibarr/pull/38290, https://github.com/NousResearch/hermes-agent/pull/66964.
+    """
+    model = cnllm.Registry.load().resolve("anthropic/claude-opus-5")
+    for parameters in ({"type": "object", **broken}, {"type": "object", "properties": {"deep": {"items": broken}}}):
+        plan = engine.build_request(model, "hi", tools=[{"name": "find", "parameters": parameters}])
+        sent = plan.body["tools"][0]["input_schema"]
+        assert (sent["properties"]["deep"]["items"] if "deep" in sent["properties"] else sent) == {
+            **({} if "deep" in sent["properties"] else {"type": "object"}),
+            **repaired,
+        }
+        assert [note for note in plan.notes if note.code == "schema-adapted"]
+
+
+def test_a_schema_of_a_right_form_is_sent_as_it_is() -> None:
+    right = {
+        "default": None,
+        "const": None,
+        "enum": [None],
+        "required": (),
+        "type": ("string", "null"),
+        "properties": {"required": {"type": "boolean"}, "type": True, "enum": {}},
+        "examples": [None],
+        "minimum": 1,
+        "exclusiveMinimum": 0,
+        "$defs": {"default": {"const": None}},
+    }
+    assert repair_schema_if_needed(right) is None
 
 
 UNION = {"oneOf": [{"properties": {"act": {"const": word}}, "required": ["act"]} for word in ("new", "end")]}

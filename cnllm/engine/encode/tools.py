@@ -18,6 +18,7 @@ from cnllm.protocols import wire
 from cnllm.protocols.identifiers import accepted_name, distinct_name
 from cnllm.registry.flags import Flags, StrictLimits, Tools
 from cnllm.schemas import adapt
+from cnllm.schemas.repair import repair_schema_if_needed
 from cnllm.schemas.subschemas import schemas_in
 from cnllm.types.checks import plural, short_text
 from cnllm.types.client_data import count_text
@@ -174,7 +175,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     """Return the tools in the form that the endpoint supports.
 
     That is without a search of tools where it has none, and with schemas in its subset of JSON Schema. Parameters
-    without a type are an object: many endpoints refuse the request otherwise.
+    without a type are an object, and keywords of a wrong form are repaired: many endpoints refuse the request else.
     """
     rules = flags.tools
     if rules.search is not True:
@@ -182,6 +183,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     _note_lost_keys(tools, ledger)
     if rules.custom is not True:
         tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
+    tools = tuple([_repaired(tool, ledger) for tool in tools])
     if "root-object" not in (rules.schema or ()):
         tools = tuple([_with_type(tool, ledger) for tool in tools])
     return tuple(_adapt_tool(t, rules, ledger) for t in tools) if rules.schema or rules.schema_drop else tools
@@ -240,6 +242,20 @@ def _without_deferral(tool: Function) -> Function:
         return tool
     extra = {key: value for key, value in tool.extra.items() if key != _DEFERRED}
     return replace(tool, extra=extra or None)
+
+
+def _repaired(tool: Function, ledger: Ledger) -> Function:
+    """Return a tool whose parameters have no keyword of a form that JSON Schema does not have."""
+    if not tool.parameters or tool.definition is not None:
+        return tool
+    parameters = repair_schema_if_needed(tool.parameters)
+    if parameters is None:
+        return tool
+    subject, did = (
+        f"the parameters of {tool.name} are no valid JSON Schema",
+        "the keywords of a wrong form are repaired",
+    )
+    return replace(tool, parameters=parameters) if ledger.may_change("schema-adapted", "tools", subject, did) else tool
 
 
 def _with_type(tool: Function, ledger: Ledger) -> Function:
