@@ -22,16 +22,18 @@ _OTHER_NAMES = {"int": "integer", "float": "number", "double": "number", "str": 
     "dict": "object",
 }
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_MOST_KEPT = 16 * 1024  # bytes of a schema that is remembered: clients of a gateway send any
 _DATA = ("default", "const")  # null is a value of these
 
 
 def repair_schema_if_needed(schema: Schema) -> Schema | None:
     """Return a schema without keywords of a wrong form, or None where it has none.
 
-    A loop offers the same tools again and again: each is judged once.
+    A loop offers the same tools again and again: each is judged once, unless it is so long that nobody keeps it.
     """
     try:
-        if not _is_broken(msgspec.json.encode(schema)):
+        encoded = msgspec.json.encode(schema)
+        if not (_is_broken(encoded) if len(encoded) <= _MOST_KEPT else _is_broken.__wrapped__(encoded)):
             return None
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
@@ -39,7 +41,7 @@ def repair_schema_if_needed(schema: Schema) -> Schema | None:
     return repaired
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _is_broken(encoded: bytes) -> bool:
     """Whether a schema, as JSON, has keywords of a wrong form."""
     schema = msgspec.json.decode(encoded)
