@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import msgspec
 from msgspec import Struct
 
+from cnllm.errors import CnllmError
 from cnllm.gateway.access import digest
 from cnllm.gateway.admission import guessing_failure
 from cnllm.gateway.endpoints import Endpoint
@@ -125,7 +126,10 @@ def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) ->
         raise RequestFailed(Failure(401, f"metrics need a key: {why}", "invalid_api_key"))
     if monitor.metrics is None:
         raise RequestFailed(Failure(404, "this gateway keeps no metrics", "not_found"))
-    content, media_type = monitor.metrics.exposition(accept)
+    try:
+        content, media_type = monitor.metrics.exposition(accept)
+    except CnllmError as error:  # the operator may read it
+        raise RequestFailed(Failure(500, error.message, "internal_error")) from error
     return Page(200, content, [(b"content-type", media_type.encode())])
 
 
