@@ -96,7 +96,7 @@ def _seconds(lanes: list[Lane], rows: int, tokens: int) -> float | None:
     limits = [lane.controller.tokens_per_minute for lane in lanes]
     times = []
     if None not in requests:
-        times.append(rows / (sum(filter(None, requests)) or 1) * 60)
+        times.append(rows / sum(filter(None, requests)) * 60)
     if None not in limits:
-        times.append(tokens / (sum(filter(None, limits)) or 1) * 60 * SHARE)
+        times.append(tokens / sum(filter(None, limits)) * 60 * SHARE)
     return max(times, default=None)

@@ -194,6 +194,7 @@ WRONG = [
     ("[models.'zai/x']\nlimits.output = '12'\n", 2, "a whole number is expected, not a text", ""),
     ("[models.'zai/x']\nlimits.output = 1.5\n", 2, "limits.output = 1.5", ""),
     ("[providers.zai.recovery]\n\nsteps = -1\n", 3, "recovery.steps = -1; a number of at least 0 is expected", ""),
+    ("[providers.zai]\nrates.requests = 0\n", 2, "rates.requests = 0; a number of at least 1 is expected", ""),
     ("[defaults]\nrecovery.cycle = 0\n", 2, "a number of at least 1 is expected", ""),
     ("[models.'zai/x']\nlimits.output = true\n", 2, "a whole number is expected, not true or false", ""),
     ("[models.'zai/x']\nstatus.since = 'soon'\n", 2, "status.since = 'soon'", ""),

@@ -3,7 +3,7 @@
 import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
 from cnllm.registry.flags.describe import READ_PATH, WRITE_PATH, Base
 
@@ -114,11 +114,11 @@ class RateHeaders(Base, frozen=True):
 class Rates(Base, frozen=True):
     """The most that an endpoint takes in a time. A batch keeps below it."""
 
-    requests: int | None = None
+    requests: Annotated[int, Meta(ge=1)] | None = None
     """The requests that a minute may have, for each key. Why: Endpoints refuse what is more, and some count refusals
     too.
     """
-    tokens: int | None = None
+    tokens: Annotated[int, Meta(ge=1)] | None = None
     """The tokens that a minute may have, for each key. Why: Endpoints refuse what is more, and some count refusals too.
     """
     burst_codes: list[str] | None = None
