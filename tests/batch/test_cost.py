@@ -384,13 +384,19 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
         )
     assert (again.rows, again.faults, again.cost) == (41, 1, estimate.cost), "a row with a fault costs nothing"
     assert by_tokens.seconds == pytest.approx(40 * (5 + 512) / 1_000 * 60, rel=0.05)
+    with stub() as server:
+        unbounded = registry(server, tmp_path, PRICE.partition("\n")[0])
+        values = [{"id": "bounded", "prompt": "p", "max_tokens": 9}, *prompts(2)]
+        unknown = estimate_session(make_settings(values, "home/m", out=tmp_path / "out.jsonl", registry=unbounded))
+    assert unknown.cost is not None
+    assert unknown.worst_cost is None, "a reply without a limit may cost anything"
 
 
 def test_replies_that_cost_nothing_cost_nothing_when_the_output_is_read_again(tmp_path: Path) -> None:
     source = rows(tmp_path, prompts(4))
     with stub() as server:
         for _ in range(2):
-            report = run(server, tmp_path, source, flags=PRICE.replace("2.0", "0").replace("8.0", "0"))
+            report = run(server, tmp_path, source, flags=PRICE.replace("2.0", "0").replace("8.0", "0"), max_cost=0)
             assert (report.done, str(report.cost), report.unpriced) == (4, "0", 0)
             (tmp_path / "out.jsonl.state").unlink()
 

@@ -253,11 +253,11 @@ def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text(
         '{"id": "a", "prompt": "p1"}\n{"id": "b", "prompt"\n[1]\n{"id": "c"}\n{"id": "a", "prompt": "p5"}\n'
-        '{"id": "d", "prompt": "p6", "temprature": 1}\n{"id": "e", "prompt": "p7"}\n'
+        '{"id": "d", "prompt": "p6", "temprature": 1}\n{"id": "e", "prompt": "p7"}\nnull\n{"custom_id": "f"}\n'
     )
     with stub() as server:
         report = run(server, tmp_path, source)
-        assert (report.done, report.failed) == (2, 5)
+        assert (report.done, report.failed) == (2, 7)
         assert sorted(server.log) == ["p1", "p7"]
         found = {line["id"] or line["line"]: line["error"] for line in lines(tmp_path)}
         for key, words in {
@@ -266,15 +266,18 @@ def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
             "c": "line 4: neither messages nor prompt",
             5: "line 5: the id 'a' is that of line 1",
             "d": "line 6: unknown option 'temprature'. Did you mean 'temperature'?",
+            8: "line 8: a JSON object is expected, this is null",
+            "f": "line 9: neither messages nor prompt",
         }.items():
             assert words in found[key]["message"]
             assert found[key]["type"] == "BadRow"
-        assert len(lines(tmp_path, "out.jsonl.errors.jsonl")) == 5
+        assert found[8]["message"].endswith(" null")
+        assert len(lines(tmp_path, "out.jsonl.errors.jsonl")) == 7
         again = run(server, tmp_path, source)
-        assert (again.done, again.failed, again.asked) == (2, 5, 0)
+        assert (again.done, again.failed, again.asked) == (2, 7, 0)
         source.write_text(source.read_text().replace('"prompt"\n', '"prompt": "p2"}\n').replace("temprature", "top_p"))
         mended = run(server, tmp_path, source)
-        assert (mended.done, mended.failed, mended.asked) == (4, 3, 2)
+        assert (mended.done, mended.failed, mended.asked) == (4, 5, 2)
         assert sorted(server.log) == ["p1", "p2", "p6", "p7"]
 
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from cli.support import KEY, Machine, read_terminal, terminal
 
-from cnllm.batch.plot import draw_plot
+from cnllm.batch.plot import PAGE_WIDTH, draw_plot
 from cnllm.batch.report import Interval, Progress, Tally
 from cnllm.cli.output.batch_view import duration, progress_line
 
@@ -416,6 +416,7 @@ def test_a_plot_is_valid(intervals: list[Interval], points: int) -> None:
     assert ticks[3:6] == [f"{share * max(len(intervals), 1):g} s" for share in (0.0, 0.25, 0.5)]
     anchors = {node.attrib.get("text-anchor", "start") for node in root.iter()}
     assert anchors == {"start", "middle", "end"}
+    assert all(0 <= float(node.attrib["x"]) <= PAGE_WIDTH for node in root.iter() if "x" in node.attrib)
     assert draw_plot([Interval(answers=1, latency=1.0)] * 3, 20.0).count(">60 s<") == 2, "both axes of time end there"
     drawn_lines = [node for node in root.iter() if node.tag.endswith("polyline")]
     assert len(drawn_lines) == 2

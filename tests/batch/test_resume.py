@@ -571,6 +571,7 @@ def test_what_was_sent_and_not_answered_is_counted_and_charged(tmp_path: Path, u
             unanswered, reserved = db.execute("SELECT count(*), sum(cost) FROM rows WHERE state = 0").fetchone()
         assert unanswered >= 3
         server.hold.set()
+        machine.run(*arguments, "--max-cost", "0.000001").fails(2, "leaves no room")
         done = machine.run(*arguments, "--unsure", unsure, "--json")
         report = done.json()
         assert report["unsure"] == unanswered
@@ -578,6 +579,27 @@ def test_what_was_sent_and_not_answered_is_counted_and_charged(tmp_path: Path, u
         assert report["done"] == asked
         answers = asked * (10 * 2 + 5 * 8) / 1_000_000
         assert float(report["cost"]) == pytest.approx(reserved / 1e9 + answers, rel=1e-6)
+
+
+def test_a_row_that_was_killed_when_it_was_asked_again_has_one_line_in_the_end(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (503, error("overloaded"), {}) if server.received[prompt] == 1 else None
+
+    machine, out = Machine(tmp_path), tmp_path / "out.jsonl"
+    with stub(rule=rule) as server:
+        machine.overlay(server.url, PRICE)
+        arguments = ("batch", str(rows(tmp_path, prompts(2))), "-m", "home/m", "-o", str(out), "--attempts", "1")
+        assert machine.run(*arguments).status == 3
+        server.hold.clear()
+        process = machine.start(*arguments)
+        while len(server.log) < 4:
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+        server.hold.set()
+        out.write_bytes(b"".join(reversed(out.read_bytes().splitlines(keepends=True))))  # it is read again
+        assert machine.run(*arguments).status == 0
+    assert texts(tmp_path) == {"r0": "re: p0", "r1": "re: p1"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files are POSIX's")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.stub import error, stub
+from batch.stub import Answer, Stub, error, stub
 from batch.support import KEY, PRICE, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ from cnllm.batch.shared.allowance import (
     encode,
 )
 from cnllm.batch.shared.sender import LinkLost
-from cnllm.errors import CnllmError
+from cnllm.errors import BadKey, CnllmError
 
 
 def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
@@ -286,10 +286,17 @@ class Here:
 
 
 def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of two processes, at an endpoint that adds little: the cap would hold for few at the first worst case."""
+    """Rows of two processes, at an endpoint that adds little: the cap would hold for few at the first worst case.
+
+    One that failed is sent again when more is known of what the endpoint adds.
+    """
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (503, error("later"), {}) if prompt.endswith("-0") and server.log.count(prompt) == 1 else None
+
     monkeypatch.setenv("HOME_TEST_KEY", KEY)
     here = Here(tmp_path)
-    with stub(latency=0.002) as server:
+    with stub(latency=0.002, rule=rule) as server:
         options: dict[str, Any] = {"max_tokens": 5, "max_cost": "0.0035", "registry": registry(server, tmp_path, PRICE)}
         made = model_settings("home/m", **options, state=tmp_path / "state", key_env="HOME_TEST_KEY")
         askers = [Asker(made, name, here) for name in "ab"]
@@ -300,7 +307,7 @@ def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pyt
             results += asker.ask_and_wait([row for row in rows if isinstance(row, PendingRow)])
     here.close()
     assert [result["error"] for result in results] == [None] * 40
-    assert len(server.log) == 40
+    assert len(server.log) == 44
 
 
 def test_runs_with_one_state_send_one_idempotency_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +326,21 @@ def test_runs_with_one_state_send_one_idempotency_key(tmp_path: Path, monkeypatc
     here.close()
     assert server.headers[0] == server.headers[1]
     assert len(set(server.headers)) == 2
+
+
+def test_a_key_that_the_endpoint_refuses_ends_the_wait_of_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    here = Here(tmp_path)
+    with stub(rule=lambda prompt, server: (401, error("wrong key"), {})) as server:
+        made = model_settings("home/m", registry=registry(server, tmp_path), concurrency=1, key_env="HOME_TEST_KEY")
+        asker = Asker(made, "a", here)
+        rows = [row for n in range(3) if isinstance(row := asker.row({"prompt": f"p{n}"}), PendingRow)]
+        with pytest.raises(BadKey, match="wrong key"):
+            asyncio.run(asyncio.wait_for(asker.ask(rows), 20))
+        assert len(server.log) == 1
+    here.close()
 
 
 def test_an_error_of_ours_in_a_row_ends_the_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

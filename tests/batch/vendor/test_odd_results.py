@@ -15,18 +15,24 @@ import pytest
 
 import cnllm
 from cnllm import Registry
+from cnllm.batch.vendor.codec import read_job, read_page
 from cnllm.batch.vendor.exchange import UnreadableAnswer
 from cnllm.batch.vendor.parts import JobPart
 from cnllm.batch.vendor.results import Results
+from cnllm.registry.flags import Batch
 
 PART = JobPart(1, "mark", "openai/gpt-4.1-mini", 1, 0.0, 5, "submitted")
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Iterator[Results]:
+def interface() -> Batch:
     batch = Registry.load().resolve(PART.model).flags.batch
     assert batch is not None
-    with closing(Results(batch, PART, tmp_path)) as found:
+    return batch
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Iterator[Results]:
+    with closing(Results(interface(), PART, tmp_path)) as found:
         yield found
 
 
@@ -41,6 +47,28 @@ def test_a_result_of_no_row_is_counted_as_foreign(results: Results, id: str) -> 
     results.add(json.dumps({"custom_id": id, "response": {"status_code": 200, "body": {}}}).encode())
     assert (results.foreign, results.lines) == (1, 1)
     assert not results.is_of_part()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (1767323045, 1767323045.0),
+        (1767323045250, 1767323045.25),
+        ("2026-01-02T03:04:05Z", 1767323045.0),
+        ("soon", None),
+        (True, None),
+        (None, None),
+    ],
+)
+def test_a_vendor_may_tell_the_time_of_a_job_in_any_form(value: Any, seconds: float | None) -> None:
+    job = read_job(interface(), {"id": "batch-1", "status": "validating", "created_at": value})
+    assert job is not None
+    assert job.created == seconds
+
+
+def test_a_list_of_jobs_may_be_left_out_and_an_error_is_no_list() -> None:
+    assert read_page(interface(), {}, 0) == ([], None)
+    assert read_page(interface(), {"error": {"message": "later"}}, 0) is None
 
 
 class OddVendor(BaseHTTPRequestHandler):

@@ -44,6 +44,7 @@ def test_stopped_while_the_vendor_works(machine: Machine, tmp_path: Path, name: 
         assert process.returncode == 130, (out, err)
         assert f"stopped: it was interrupted; 1 job with {ROWS} rows go on at the vendor; run the same command" in out
         assert f"still at the vendor: {ROWS} rows" in out
+        assert "not answered" not in out
         assert answers(tmp_path) == {}
         single = machine.run(*[a for a in arguments(name, tmp_path) if a != "--vendor-batch"])
         single.fails(2, f"{ROWS} rows of ", "are in 1 jobs at a vendor", "--vendor-batch goes on with them")
