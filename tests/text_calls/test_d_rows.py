@@ -136,6 +136,18 @@ def test_D3_a_tag_that_is_only_mentioned_is_text(way: str) -> None:
             assert not reply.notes
 
 
+@each("way", ["straight marks", "curly marks", "full marks"])
+@each("before", ["“So.” B And: ", "`x` & B\n"])
+def test_D3_a_tag_that_is_mentioned_behind_a_call_is_text(way: str, before: str) -> None:
+    text = QUOTED[way].replace("B", "<think>Hm.</think>")
+    call = '<tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_call>'
+    whole = before.replace("B", call) + text
+    for pieces in ([whole], list(whole)):
+        _, reply = answers("zai/glm-4.7", wire(pieces), [tool("rm", path="string")])
+        assert (called(reply), reply.reasoning) == ([("rm", {"path": "/"})], "")
+        assert reply.text.endswith(text)
+
+
 @each(
     "text",
     [

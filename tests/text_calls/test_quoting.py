@@ -138,6 +138,15 @@ def test_a_mark_quotes_what_is_near_it_wherever_it_stands(text: str, is_call: bo
         assert (len(reply.tool_calls), RM in reply.text) == (is_call, not is_call)
 
 
+@each("form", ['"{}"', "'{}'", "{}"])
+@each("behind", ["<code>{}</code>", "<q>so {}, no</q>", 'He says "{}".', "It says: so “look {}”."])
+def test_a_block_in_an_attribute_leaves_the_quotation_behind_it_a_quotation(form: str, behind: str) -> None:
+    now = '<tool_call>{"name":"now","arguments":{}}</tool_call>'
+    text = f"<td title={form.format(now)}> and {behind.format(RM)}"
+    reply = answered(planned(QWEN), text)
+    assert (reply.text, reply.tool_calls) == (text, [])
+
+
 @each("tools", [TOOLS, None], ids=["tools", "no tools"])
 @each(
     "text",
