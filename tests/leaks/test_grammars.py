@@ -66,6 +66,8 @@ END = "</｜DSML｜invoke>"
         (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}x</｜DSML｜parameter>", False),
         (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}x {END}", False),
         (rules.BARRED, f"{BARRED}{INVOKE}{VALUE}see {INVOKE}{END}", True),
+        (rules.BRACES, '<|tool_call>call:f{a:<|"|>x', True),
+        (rules.BRACES, '<|tool_call>call:f{a:<|"|>x<|"|>}', False),
     ],
 )
 def test_a_closer_inside_a_value_is_text(rule: Markup, block: str, is_inside: bool) -> None:
@@ -394,10 +396,11 @@ def test_tags_that_are_decorated_otherwise_are_text() -> None:
 def test_the_decoration_may_be_forgotten_in_some_tags() -> None:
     first = '<｜DSML｜parameter name="p">1</parameter>'
     second = '<parameter name="q">2</｜DSML｜parameter>'
-    inner = f'<｜DSML｜invoke name="f">{first}{second}</invoke>'
-    block = f"<｜DSML｜tool_calls>{inner}</｜DSML｜tool_calls>"
-    assert calls(rules.BARRED, block) == [("f", {"p": "1", "q": "2"})]
-    assert not ends_inside_value(rules.BARRED, f"<｜DSML｜tool_calls>{inner}")
+    inner = f'<｜DSML｜invoke name="f">{first}{second}'
+    for end in ("</invoke>", ""):
+        block = f"<｜DSML｜tool_calls>{inner}{end}</｜DSML｜tool_calls>"
+        assert calls(rules.BARRED, block) == [("f", {"p": "1", "q": "2"})]
+    assert not ends_inside_value(rules.BARRED, f"<｜DSML｜tool_calls>{inner}</invoke>")
 
 
 def test_a_parameter_may_lack_its_closing_tag_where_the_next_one_has_a_line_of_its_own() -> None:
@@ -521,11 +524,7 @@ def test_the_attributes_of_a_channel_may_hold_quotation_marks() -> None:
 
 
 def test_an_element_is_the_tool_it_names() -> None:
-    assert calls(rules.ELEMENT, "<exec><cmd>ls < a</cmd></exec>", {"exec": None}) == [("exec", {"cmd": "ls < a"})]
     assert calls(rules.ELEMENT, "<search></search>", {"search": {}}) == [("search", {})]
-    assert refused(rules.ELEMENT, "<exec><cmd>ls</cmd></exec>", {"other": {}})
-    assert ends_inside_value(rules.ELEMENT, "<exec><cmd>echo ")
-    assert not ends_inside_value(rules.ELEMENT, "<exec><cmd>echo</cmd>")
 
 
 # ── time ─────────────────────────────────────────────────────────────────────

@@ -73,6 +73,16 @@ def test_the_case_of_a_first_letter_does_not_matter(written: str) -> None:
         assert markers.pending_length(f"I 1 {written[:length]}") == length
 
 
+@pytest.mark.parametrize("marker", SPELT)
+def test_a_marker_of_a_long_text_is_found_behind_its_own_words(marker: str) -> None:
+    for word in re.findall(r"[^\W_]+", marker):
+        assert Markers(SPELT).find(f"{word} {marker} " + "a < b [c] ｜ " * 60) == (
+            len(word) + 1,
+            len(f"{word} {marker}"),
+            SPELT.index(marker),
+        )
+
+
 def test_only_a_repeated_first_character_is_sought_everywhere() -> None:
     markers = Markers(("<call>", "✿A✿:", "[x]"))
     assert markers.pending_length("<p> ✿A✿") == 3

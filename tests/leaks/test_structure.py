@@ -36,6 +36,8 @@ def kinds(lines: Sequence[str]) -> list[str]:
         (["- ```", "  code", "", "  code"], [0, 1, 2, 3]),
         (["text", "2. text of the paragraph", "", "     code"], [3]),
         (["text", "1. item", "", "   text"], []),
+        (["text", "- item", "", "    text of the item"], []),
+        (["text", "*", "      text of the paragraph"], []),
     ],
 )
 def test_the_lines_that_are_code(lines: list[str], code: list[int]) -> None:

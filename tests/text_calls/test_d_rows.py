@@ -86,6 +86,7 @@ MODELS = ["openai/gpt-4.1", "deepseek/deepseek-flash", "zai/glm-4.7", "minimax/M
         "> <think>Hm.</think>\n",
         "So:\n\n    <think>Hm.</think>\n",
         "~~~xml\n</think>\n~~~\n",
+        "| tag | use |\n|---|---|\n" + "| a word | text |\n" * 20 + "| <think> | it begins |\n| it ends | </think> |\n",
     ],
 )
 def test_D3_tags_in_code_and_in_block_quotes_are_text(model: str, text: str) -> None:
@@ -174,6 +175,7 @@ def test_D3_a_tag_with_marks_or_an_escape_is_text(text: str) -> None:
         ("Run <code>x</code>. <think>Hm.</think> Blue.", "Run <code>x</code>. Blue."),
         ("The <kbd> key. <think>Hm.</think> Blue.", "The <kbd> key. Blue."),
         ("(Red. <think>Hm.</think>)", "(Red. )"),
+        ('If a < b, "so". <think>Hm.</think> No.', 'If a < b, "so". No.'),
         ("x (<think>Hm.</think>) y", "x () y"),
     ],
 )
