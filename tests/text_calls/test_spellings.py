@@ -495,6 +495,14 @@ def test_a_broken_call_of_elements_is_no_text() -> None:
     assert seen_however_cut("minimax/MiniMax-M3", f"So.\n{text}", TOOLS)[:2] == ([], "So.\n")
 
 
+@each("arguments", ['{"cmd": }', '{"cmd": "ls"', '```json\n{"cmd": }\n```'])
+@each("tools", [TOOLS, None], ids=["tools", "no tools"])
+def test_a_call_whose_json_is_broken_is_no_text(arguments: str, tools: list[Any] | None) -> None:
+    block = f'<minimax:tool_call><invoke name="exec">{arguments}</invoke></minimax:tool_call>'
+    calls, text, notes = seen_however_cut("minimax/MiniMax-M2.5", f"Let me look. {block}", tools)
+    assert (calls, text, len(notes)) == ([], "Let me look. ", 1)
+
+
 def test_json_that_ends_in_the_middle_of_a_text_is_kept_whole() -> None:
     text = 'So.[TOOL_CALLS]exec{"cmd": "re.compile(r\'{}\')'
     assert seen_however_cut("mistral/mistral-large-latest", text, TOOLS)[:2] == ([], text)
