@@ -54,6 +54,18 @@ def test_the_sentence_of_an_error_that_was_cut_off_inside_another_one_is_read() 
     assert error.message.splitlines()[:2] == ['Say "hi"', "now."]
 
 
+def test_json_in_the_message_of_an_error_is_read_for_its_sentences() -> None:
+    found = model("openai-compatible", "openai-chat", "http://127.0.0.1:9/v1")
+    inner = {"message": "No such model.", "hint": "See the list of models."}
+    error = failure(found, 400, json.dumps({"error": {"message": json.dumps(inner)}}).encode())
+    assert error.message == "No such model: See the list of models."
+    parser = engine.StreamParser(found)
+    event = {"message": json.dumps({"why": "The value is too large."})}
+    parser.feed(b"event: error\ndata: " + json.dumps(event).encode() + b"\n\n")
+    with pytest.raises(cnllm.EndpointError, match=r"^The value is too large\."):
+        parser.close()
+
+
 def test_a_list_of_faults_without_places_is_read() -> None:
     for fault in ({"msg": "no such model"}, {"msg": "no such model", "loc": []}, {"msg": "no such model", "loc": "m"}):
         error = failure(model("openai-compatible", "openai-chat"), 422, json.dumps({"detail": [fault]}).encode())

@@ -182,7 +182,7 @@ def build_error(
     hint = _hint(kind, collector, plan)
     if hint is None and (number == 404 or collector.model.id in message) and (near := collector.model.nearest_name):
         hint = f"{collector.model.name} is in no list of its provider; did you mean {near}?"
-    if plan is not None and kind in error_body.VAGUE and wrong_url.is_suspected(number, message, fault.body):
+    if plan is not None and kind in error_body.VAGUE and wrong_url.is_suspected(number, message):
         message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
         hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collector.model.protocol), False
     return CLASSES[kind](

@@ -34,11 +34,9 @@ _REPEATED_VERSION = re.compile(r"(/v\d+(?:(?:alpha|beta)\d*)?)(?:/+v\d+(?:(?:alp
 _MODEL = re.compile(r"/models/[^/]+(?:/[^/]+)?:\w+$")
 
 
-def is_suspected(status: int, message: str, body: str) -> bool:
+def is_suspected(status: int, message: str) -> bool:
     """Whether an error says that nothing is served at this URL: no route, or an HTML page."""
-    if status not in _STATUSES:
-        return False
-    return _NO_ROUTE.search(message) is not None or body.lstrip()[:15].lower().startswith(("<!doctype", "<html"))
+    return status in _STATUSES and _NO_ROUTE.search(message) is not None
 
 
 def without_query(url: str) -> str:
