@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,27 @@ def test_a_choice_that_no_mode_takes_is_not_sent(tmp_path: Path) -> None:
         plan = engine.build_request(model, "Hi", tools=[TOOL], tool_choice="required", reasoning=reasoning)
         assert plan.body.get("tool_choice") in (None, "auto"), reasoning
         assert [note.did for note in plan.notes if note.code == "tool-choice"][-1] == "auto"
+
+
+@pytest.mark.parametrize(("choice", "did"), [(None, []), ("required", ["auto"])])
+@pytest.mark.parametrize("effort", ["high", None])
+@pytest.mark.parametrize("kind", ['mode = "always"', 'default = "on"'])
+def test_reasoning_that_cannot_be_turned_off_stays_as_it_was_asked_for(
+    tmp_path: Path, kind: str, choice: str | None, did: list[str], effort: Literal["high"] | None
+) -> None:
+    file = tmp_path / "always.toml"
+    rules = f'{kind}, if_missing = "reasoning-off", effort = {{ at = "effort", high = "high" }}'
+    file.write_text(CONTRARY.replace("reasoning = {", f"reasoning = {{ {rules} }} #"))
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turns: list[Any] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+    ]
+    model = cnllm.Registry.load(file).resolve("contrary/m")
+    plan = engine.build_request(model, turns, tools=[TOOL], tool_choice=choice, reasoning=effort)
+    assert plan.body.get("effort") == effort
+    assert [note.did for note in plan.notes] == did
 
 
 @pytest.mark.parametrize("choice", ["required", "look"])

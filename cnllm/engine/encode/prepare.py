@@ -17,7 +17,7 @@ from cnllm.engine.encode import params, structured, url_headers
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
 from cnllm.engine.encode.mode import Draft, settle
 from cnllm.engine.encode.plan import CallRules, Plan
-from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
+from cnllm.engine.encode.reasoning import ReasoningPlan, can_turn_off, plan_reasoning
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.encode.tools import (
     adapt_answer_schema,
@@ -179,7 +179,8 @@ def address(request: Draft, flags: Flags, ledger: Ledger, *, streams: bool) -> t
 
 def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
     """Turn reasoning off where the turn that continues has none of this model's, and the endpoint refuses that."""
-    if request.flags.reasoning.if_missing != "reasoning-off" or "reasoning" not in request.mode:
+    rules = request.flags.reasoning
+    if rules.if_missing != "reasoning-off" or "reasoning" not in request.mode or not can_turn_off(rules):
         return request
     request = replace(request, depends_on_messages=True)
     index = reasoning_gap(request.messages, request.model)

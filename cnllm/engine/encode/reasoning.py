@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.registry.flags import LEVELS, BudgetFlags, Effort, Patch, ReasoningFlags
 
-__all__ = ["ReasoningPlan", "is_reasoning", "plan_reasoning"]
+__all__ = ["ReasoningPlan", "can_turn_off", "is_reasoning", "plan_reasoning"]
 
 
 class ReasoningPlan(Struct, frozen=True):
@@ -34,6 +34,11 @@ def is_reasoning(option: str | int | None, flags: ReasoningFlags) -> bool | None
     if option is None:
         return None if flags.default is None else flags.default == "on"
     return option not in ("off", 0)
+
+
+def can_turn_off(flags: ReasoningFlags) -> bool:
+    """Whether reasoning may be turned off: it is not known to stay on."""
+    return flags.mode != "always" and (flags.off is not None or flags.default != "on")
 
 
 def plan_reasoning(option: str | int | None, flags: ReasoningFlags, ledger: Ledger) -> ReasoningPlan:

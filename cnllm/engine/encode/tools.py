@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.reasoning import can_turn_off
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
@@ -130,7 +131,12 @@ def resolve_tool_choice(
     elif otherwise == "error" and ledger.cannot("tool-choice", flag, subject, f"it takes {', '.join(allowed)}"):
         return replace(options, choice=None, tool_name=None), options.tools
     # There may be no reasoning to turn off, and a default must not cost the reasoning.
-    elif otherwise == "reasoning-off" and "no-reasoning" not in ledger.mode and "tool_choice" not in by_default:
+    elif (
+        otherwise == "reasoning-off"
+        and "no-reasoning" not in ledger.mode
+        and "tool_choice" not in by_default
+        and can_turn_off(flags.reasoning)
+    ):
         did = "kept, with reasoning off for this call"
         if "reasoning" in by_default:  # the caller set no reasoning
             ledger.note("tool-choice", flag, subject, did)
