@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import BlockEnd, Event, Finished, Media, Registry, Reply, Text, TextDelta, engine
+from cnllm import BlockEnd, Event, Finished, Media, Opaque, Registry, Reply, Text, TextDelta, engine
 from cnllm.protocols import PROTOCOLS
 
 Json = dict[str, Any]
@@ -99,6 +99,18 @@ def test_a_picture_alone_is_an_answer_for_every_client(target: str, stream: bool
             assert "[image image/png: this client" in text
         else:
             assert text.count(PICTURE) == (1 if client != "openai-responses" or not stream else 2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("texts", [(), ("Hi",)])
+def test_a_part_that_nobody_knows_is_an_answer_and_goes_back_as_it_came(texts: tuple[str, ...], stream: bool) -> None:
+    widget = {"type": "widget", "widget": {"id": 1}}
+    content = [*({"type": "text", "text": text} for text in texts), widget]
+    form = (chat({"content": content}), chat_chunks(*({"content": [part]} for part in content)))
+    _, reply = read("openai-chat", form, stream)
+    assert [type(part) for part in reply.message.parts] == [*(Text for _ in texts), Opaque]
+    again = engine.build_request(endpoint("openai-chat"), ["Hi", reply.message, "And?"])
+    assert again.body["messages"][1]["content"] == content
 
 
 @pytest.mark.parametrize("stream", [False, True])
