@@ -237,6 +237,8 @@ def test_paths_and_methods(simulated: str) -> None:
         ("GET", "/nothing", 404),
         ("GET", "/healthz", 200),
         ("GET", "/readyz", 200),
+        ("GET", "/v1/healthz", 404),
+        ("GET", "/v1beta/chat/completions", 405),
         ("HEAD", "/", 200),
         ("GET", "/v1/models/zai/glm-4.7", 200),
         ("GET", "/v1/models/none/such", 404),
@@ -249,6 +251,7 @@ def test_paths_and_methods(simulated: str) -> None:
         assert response.status_code == status, (method, path, response.text)
         if status == 405:
             assert response.headers["allow"]
+    assert httpx.get(f"{simulated}/healthz").json() == {"status": "ok"}
 
 
 def test_errors_of_gemini_s_wire_have_the_word_of_their_status(simulated: str) -> None:

@@ -70,7 +70,9 @@ def test_the_route_leaves_a_host_that_loses_calls_and_the_page_says_why(tmp_path
             (note,) = [note for note in entry["notes"] if note["code"] == "route-measured"]
             assert note["said"].count("turns failed") == 2
             assert " is asked first: " in note["did"]
-            (choice,) = http.get("/ui/routes").json()
+            shown = http.get("/ui/routes")
+            assert shown.status_code == 200
+            (choice,) = shown.json()
             assert choice["first"] == answers[-1].headers["x-cnllm-model"]
             assert note["did"] == f"{choice['first']} is asked first: {choice['reason']}"
             left, kept = choice["scores"]

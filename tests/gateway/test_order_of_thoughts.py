@@ -84,10 +84,11 @@ def stream_of(output: list[Json]) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
 
 
-def second_request(folder: Path, wire: str, reply: Json | bytes, ask: Any) -> Json:
+def second_request(folder: Path, wire: str, reply: Json | bytes, ask: Any, flags: str = "") -> Json:
     """What the endpoint gets when a client asks again. `ask` sends a request by (client, what it got at first)."""
     overlay = folder / "own.toml"
-    overlay.write_text(f'[providers.own]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9/own"\nkeys = []\n')
+    head = f'[providers.own]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9/own"\nkeys = []\n'
+    overlay.write_text(head + flags)
     bodies: list[Json] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -174,3 +175,61 @@ def test_a_call_that_the_client_dropped_moves_no_other_one(tmp_path: Path) -> No
     body = second_request(tmp_path, "anthropic-messages", {**reply, "content": content("ctc")}, ask)
     sent = next(turn["content"] for turn in body["messages"] if turn["role"] == "assistant")
     assert [(block["type"], block.get("input")) for block in sent] == [("thinking", None), ("tool_use", {"q": "2"})]
+
+
+# ── what comes behind the call that it stands before ──────────────────────────
+
+DETAILS = """reasoning.fields = ["reasoning", "reasoning_details"]
+reasoning.replay = "always"
+reasoning.replay_as = "details"
+reasoning.replay_field = "reasoning_details"
+"""
+
+
+def blocks_of(text: str) -> list[Json]:
+    """The blocks of a stream of Messages."""
+    blocks: list[Json] = []
+    for event in [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]:
+        if event["type"] == "content_block_start":
+            blocks.append(dict(event["content_block"]))
+        elif event["type"] == "content_block_delta":
+            delta = event["delta"]
+            if "partial_json" in delta:
+                blocks[-1]["input"] = {**blocks[-1]["input"], **json.loads(delta["partial_json"] or "{}")}
+            for key in delta.keys() & {"thinking", "text", "signature"}:
+                blocks[-1][key] = blocks[-1].get(key, "") + delta[key]
+    return blocks
+
+
+def test_a_signature_that_comes_behind_the_call_goes_back_with_its_thought(tmp_path: Path) -> None:
+    thought: Json = {"type": "reasoning.text", "text": "Let me see.", "index": 0}
+    signature: Json = {"type": "reasoning.text", "signature": "c2ln", "index": 0}
+    called = {"index": 0, "id": "call_a1b2c3d4e5f6", "function": {"name": "search", "arguments": '{"q":"rain"}'}}
+    deltas: list[Json] = [
+        {"reasoning": "Let me see.", "reasoning_details": [thought]},
+        {"tool_calls": [{"type": "function", **called}]},
+        {"reasoning_details": [signature]},
+    ]
+    choices: list[Json] = [{"index": 0, "delta": delta} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    chunks = [json.dumps({"id": "1", "model": "m", "choices": [choice]}).encode() for choice in choices]
+
+    def ask(http: httpx.Client, got: httpx.Response | None) -> httpx.Response:
+        tool = {"name": "search", "input_schema": {"type": "object"}}
+        asked: Json = {"model": "own/m", "max_tokens": 99, "tools": [tool], "stream": True}
+        asked["messages"] = [{"role": "user", "content": "Rain?"}]
+        if got is not None:
+            blocks = blocks_of(got.text)
+            assert [block["type"] for block in blocks] == ["thinking", "tool_use"]
+            results = [
+                {"type": "tool_result", "tool_use_id": block["id"], "content": "ok"}
+                for block in blocks
+                if block["type"] == "tool_use"
+            ]
+            asked["messages"] += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+        return http.post("http://cnllm.invalid/v1/messages", json=asked)
+
+    reply = b"".join(b"data: %b\n\n" % chunk for chunk in [*chunks, b"[DONE]"])
+    body = second_request(tmp_path, "openai-chat", reply, ask, DETAILS)
+    (turn,) = [turn for turn in body["messages"] if turn["role"] == "assistant"]
+    assert turn["reasoning_details"] == [thought, signature]
