@@ -353,6 +353,20 @@ def test_a_log_on_a_full_disk_costs_one_line(tmp_path: Path) -> None:
     assert "log" in lines[0]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_log_that_fails_again_within_a_minute_says_so_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = tmp_path / "log"
+    handler = LineHandler(str(log))
+    for target in ("/dev/full", str(tmp_path / "file"), "/dev/full"):
+        log.unlink()
+        log.symlink_to(target)
+        for _ in range(2):
+            handler.emit(logging.LogRecord("", logging.INFO, "", 0, "{}", (), None))
+    said = [message.removeprefix(str(log)) for message in caplog.messages]
+    lost = " cannot be written: No space left on device; lines of the log lost: 1"
+    assert said == [lost, " is written again; 2 lines of the log were lost", lost]
+
+
 def test_a_line_that_another_process_tore_is_joined_by_none(tmp_path: Path) -> None:
     log = tmp_path / "log"
     handler = LineHandler(str(log))

@@ -351,6 +351,19 @@ def test_a_cancelled_call_is_carried_out_and_blocks_no_other(make: Make) -> None
     asyncio.run(main())
 
 
+def test_a_call_that_fails_ends_with_its_error_and_blocks_no_other(make: Make) -> None:
+    store = AsyncStore(make())
+
+    async def main() -> None:
+        calls = (awaited(store, "response"), awaited(store, "keep_turn", "me", turn("b"), ["b"], None))
+        failed, kept = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+        assert (type(failed), kept) == (TypeError, True)
+        assert await async_turn_by_call(store, "me", "b") == turn("b")
+        await store.aclose()
+
+    asyncio.run(main())
+
+
 def test_turns_that_are_kept_at_once_share_a_transaction(tmp_path: Path) -> None:
     """Each transaction writes its pages to the log: a few for all turns, or a few for each."""
 
