@@ -145,6 +145,23 @@ def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
         _, got = read(protocol, shown + b"".join(writer.feed(event) for event in events[2:]))
         assert (got.reasoning, got.text) == ("Hm.", "So it is.")
         assert "token" in [codec.token.read(part) for part in got.message.parts]
+    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    own = Reasoning("Hm.", Seal(RESPONSES, "openai", "m", {**item, "encrypted_content": "token"}))
+    events = [ReasoningDelta("Hm."), TextDelta("So"), BlockEnd(0, own), BlockEnd(1, Text("So")), Finished("stop")]
+    _, got = read(RESPONSES, streamed(RESPONSES, events))
+    assert (got.reasoning, got.text) == ("Hm.", "So"), "the item of the seal does not repeat the text"
+
+
+def test_an_item_has_the_keys_of_the_part_that_adds_no_text_to_it() -> None:
+    seals = [
+        Seal(RESPONSES, "openai", "m", {"item": {"id": "msg_1", **keys}, "part": {"type": "output_text"}})
+        for keys in ({"a": 1}, {"phase": "final_answer"})
+    ]
+    events: list[Event] = [TextDelta("So"), BlockEnd(0, Text("So", seals[0])), BlockEnd(1, Text("", seals[1]))]
+    content = streamed(RESPONSES, [*events, Finished("stop")]).decode()
+    frames = [json.loads(line[6:]) for line in content.splitlines() if line.startswith("data: {")]
+    [item] = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+    assert (item["a"], item["phase"], item["content"][0]["text"]) == (1, "final_answer", "So")
 
 
 def test_a_token_is_written_where_the_reasoning_ends() -> None:
@@ -265,6 +282,10 @@ def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
             for event in events:
                 assert writer.feed(event), (protocol, event)
         assert writer.feed(TextDelta("Done.")), protocol
+        bare = engine.StreamWriter(protocol)
+        for event in (ToolCallStart(0, "call_x0", "f"), ToolCallEnd(0, ToolCall("call_x0", "f", {}, ""))):
+            bare.feed(event)
+        assert b"Done." in bare.feed(TextDelta("Done.")), protocol
 
 
 def test_a_text_that_came_without_pieces_is_written_once_where_the_reply_begins_again() -> None:

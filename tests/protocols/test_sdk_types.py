@@ -105,6 +105,8 @@ def test_ids_are_new_for_each_reply_without_one() -> None:
     for foreign in ("chatcmpl-1", "msg_1", "resp_1"):
         for protocol, prefix in ((CHAT, "chatcmpl-"), (MESSAGES, "msg_"), (RESPONSES, "resp_")):
             assert f'"id":"{prefix}1"'.encode() in engine.StreamWriter(protocol, id=foreign).begin()
+    for protocol, own in ((CHAT, "chatcmpl-1.a"), (MESSAGES, "msg_1.a"), (RESPONSES, "resp_1.a"), (CHAT, "x.1")):
+        assert f'"id":"{own}"'.encode() in engine.StreamWriter(protocol, id=own).begin()
     assert b'"responseId"' not in engine.StreamWriter(GEMINI).feed(Finished("stop"))
 
 

@@ -411,6 +411,16 @@ def test_a_source_of_another_kind_stands_behind_those_that_its_part_has_already(
     assert client_sources("openai-responses", engine.encode_reply("openai-responses", reply)) == expected
 
 
+def test_the_sources_of_a_reply_without_text_stand_on_an_empty_one() -> None:
+    model = endpoint("anthropic-messages")
+    reply = engine.parse_response(model, 200, {}, json.dumps(WHOLE["anthropic-messages"]).encode())
+    message = structs.replace(reply.message, parts=(ToolCall("c1", "f", {}, "{}"),))
+    reply = structs.replace(reply, message=message, text="", citations=[Citation("https://a.example", "A")])
+    content = engine.encode_reply("anthropic-messages", reply)["content"]
+    assert [block["type"] for block in content] == ["tool_use", "text"]
+    assert [source["url"] for source in content[1]["citations"]] == ["https://a.example"]
+
+
 def test_no_sources_are_an_empty_list() -> None:
     events, reply = read_stream(endpoint("openai-chat"), [*chat_stream()[:2], chat_stream()[-1]])
     assert reply.citations == []

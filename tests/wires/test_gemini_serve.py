@@ -467,3 +467,10 @@ def test_a_reply_without_parts_has_the_role_alone() -> None:
     reply = engine.parse_response(model(), 200, {}, dumps({"candidates": [{"finishReason": "SAFETY"}]}))
     [candidate] = engine.encode_reply("gemini", reply)["candidates"]
     assert candidate["content"] == {"role": "model"}
+
+
+def test_a_file_without_a_type_is_a_file() -> None:
+    found = engine.decode_request("gemini", said(user({"fileData": {"fileUri": "https://a.example/x"}})))
+    [part] = found.messages[0].parts
+    assert isinstance(part, Media)
+    assert (part.type, part.url) == ("file", "https://a.example/x")

@@ -199,13 +199,21 @@ def test_blocks_nobody_knows_are_kept_in_their_place() -> None:
             (found, []),
             ({"type": "compaction", "content": ""}, [{"type": "compaction_delta", "content": "All so "}]),
             ({"type": "odd", "a": [1], "n": 1}, [{"type": "x", "a": [2], "b": [3], "n": 2}, {"type": "x", "b": [4]}]),
+            ({"type": "list", "notes": [1]}, [{"type": "x", "note": 2}]),
             (TEXT, [said("Here.")]),
         )
     )
     kept = [p.data for p in reply.message.parts if isinstance(p, Opaque)]
     assert kept[:3] == [{**search, "input": {"query": "x"}}, found, {"type": "compaction", "content": "All so "}]
-    assert kept[3:] == [{"type": "odd", "a": [1, 2], "n": 2, "b": [3, 4]}]
-    assert [type(p).__name__ for p in reply.message.parts] == ["Text", *["Opaque"] * 4, "Text"]
+    assert kept[3:] == [{"type": "odd", "a": [1, 2], "n": 2, "b": [3, 4]}, {"type": "list", "notes": [1, 2]}]
+    assert [type(p).__name__ for p in reply.message.parts] == ["Text", *["Opaque"] * 5, "Text"]
+
+
+def test_a_delta_without_a_block_begins_one() -> None:
+    deltas = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in (thought("Hm."), said("Yes."))]
+    _, reply = read(stream(*deltas, *ENDING))
+    assert (reply.reasoning, reply.text) == ("Hm.", "Yes.")
+    assert parts(reply) == [("Reasoning", None), ("Text", None)]
 
 
 @each(
@@ -324,10 +332,13 @@ def test_errors_of_messages_are_read(status: int, kind: str, said: str, expected
 
 def test_a_stream_without_its_end_is_cut() -> None:
     content = blocks_streamed((TEXT, [said("Yes.")])).partition(b"event: message_delta")[0]
-    with pytest.raises(cnllm.StreamCut) as caught:
-        read(content)
-    assert caught.value.reply is not None
-    assert caught.value.reply.text == "Yes."
+    torn = content.replace(b"event: content_block_stop", b"event: ping").replace(b'"content_block_stop"', b'"ping"')
+    for cut in (content, torn, torn + stream(ENDING[1])):  # neither the block has an end nor the message a reason
+        with pytest.raises(cnllm.StreamCut) as caught:
+            read(cut)
+        assert caught.value.reply is not None
+        assert caught.value.reply.text == "Yes."
+    assert read(torn + stream(*ENDING))[1].text == read(content + stream(ENDING[1]))[1].text == "Yes."
 
 
 # ── anything ─────────────────────────────────────────────────────────────────

@@ -378,6 +378,16 @@ def test_items_whose_pieces_are_mixed() -> None:
     assert reply.notes == []
 
 
+def test_reasoning_in_pieces_between_texts_has_its_item_behind_them_all() -> None:
+    kind = "reasoning_summary_text"
+    item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ab"}], "encrypted_content": "e"}
+    pieces = [added("reasoning"), delta("a", 0, kind), added("message", 1), delta("x", 1), delta("b", 0, kind)]
+    _, reply = read(*pieces, over(item), over(message("x"), 1), done())
+    assert (reply.reasoning, reply.text) == ("ab", "x")
+    thoughts = [part for part in reply.message.parts if type(part) is Reasoning]
+    assert [(part.text, part.seal is not None) for part in thoughts] == [("a", False), ("b", False), ("", True)]
+
+
 MIXED = (delta("a", 0), delta("x", 1), delta("b", 0), delta("y", 1), delta("z", 1))
 
 
