@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -203,6 +204,17 @@ def test_the_calls_of_a_body_are_what_they_are_even_when_two_are_alike(plain: cn
     reply = read(plain, body("tool_calls", tool_calls=said)).said
     assert got(reply) == [(c.name, c.value) for c in [*calls, calls[0]]]
     assert [c.raw for c in reply.tool_calls] == [c.raw for c in [*calls, calls[0]]]
+
+
+def test_an_id_that_comes_twice_gives_way_to_one_that_the_endpoint_takes(home: Home) -> None:
+    model = home('tools.call_id_pattern = "[a-zA-Z0-9]{9}"')
+    said = [{"id": "abcdefghi", "function": {"name": "f", "arguments": f'{{"a": {n}}}'}} for n in range(3)]
+    plan = cnllm.engine.build_request(model, "Hi")
+    reply = cnllm.engine.parse_response(model, 200, {}, body("tool_calls", tool_calls=said), plan=plan)
+    ids = [call.id for call in reply.tool_calls]
+    assert ids[0] == "abcdefghi"
+    assert len({*ids}) == 3
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", id) for id in ids)
 
 
 @each("said", [{}, {"arguments": ""}, {"arguments": None}, {"arguments": "null"}, {"arguments": {}}])

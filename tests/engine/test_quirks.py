@@ -331,6 +331,8 @@ def test_a_choice_keeps_its_own_keys_where_its_message_has_another_place(home: H
     for end, logprobs in ((None, None), ("stop", {"content": tokens})):
         output = {"content": "Yes."} if end else {"audio": sound}
         first = {"index": 0, "output": output, "delta": {"content": "No."}, "end": end, "logprobs": logprobs}
+        if not end:
+            first["finish_reason"] = "length"  # this endpoint has another place for it
         other = {"index": 1, "output": {"content": "Other."}, "end": end}
         parser.feed(b"data: %b\n\n" % json.dumps({"id": "r", "model": "m", "choices": [first, other]}).encode())
     reply = parser.close()
