@@ -260,17 +260,19 @@ def test_text_in_the_middle_of_a_call_breaks_nothing() -> None:
 def test_pieces_that_others_wait_for_take_linear_time() -> None:
     """A client of Messages sees one call after another, and text after the calls before it."""
 
-    def work(protocol: str, first: list[Any], count: int) -> int:
+    def work(protocol: str, first: list[Any], calls: int, count: int) -> int:
         writer = engine.StreamWriter(protocol)
         events: list[Any] = [ToolCallStart(0, "call_x0", "f"), ToolCallDelta(0, '{"a":"'), *first]
         with Work() as counted:
-            for event in [*events, *(ToolCallDelta(0, f"word {number}") for number in range(count))]:
+            for event in [*events, *(ToolCallDelta(n % calls, f"word {n}") for n in range(count))]:
                 writer.feed(event)
         return counted.done
 
+    unreadable, second = ToolCallDelta(0, '"} no'), ToolCallStart(1, "call_x1", "f")
+    starts: list[tuple[list[Any], int]] = [([], 1), ([second], 1), ([second], 2), ([TextDelta("Wait")], 1)]
     for protocol in PROTOCOLS:
-        for first in ([], [ToolCallStart(1, "call_x1", "f")], [TextDelta("Wait")]):
-            assert work(protocol, first, 400) < 6 * work(protocol, first, 100), (protocol, first)
+        for first, calls in [*starts, ([unreadable, TextDelta("Wait")], 1)]:
+            assert work(protocol, first, calls, 400) < 6 * work(protocol, first, calls, 100), (protocol, first)
 
 
 def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
