@@ -272,7 +272,7 @@ def test_pieces_that_others_wait_for_take_linear_time() -> None:
     starts: list[tuple[list[Any], int]] = [([], 1), ([second], 1), ([second], 2), ([TextDelta("Wait")], 1)]
     for protocol in PROTOCOLS:
         for first, calls in [*starts, ([unreadable, TextDelta("Wait")], 1)]:
-            assert work(protocol, first, calls, 400) < 6 * work(protocol, first, calls, 100), (protocol, first)
+            assert work(protocol, first, calls, 200) < 6 * work(protocol, first, calls, 50), (protocol, first)
 
 
 def test_a_call_with_all_of_its_arguments_holds_nothing_up() -> None:
