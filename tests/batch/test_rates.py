@@ -10,6 +10,7 @@ import pytest
 import cnllm
 from cnllm.batch.budget import RetryBudget
 from cnllm.batch.lanes import read_limits
+from cnllm.batch.report import Progress
 from cnllm.registry.flags import RateHeaders
 
 from .stub import Answer, Stub, error, reply, stub
@@ -175,6 +176,25 @@ def test_a_bad_key_or_an_empty_balance_stops_at_once(tmp_path: Path, status: int
         works = True
         again = run(server, tmp_path, source)
         assert (again.done, again.asked, again.unsure) == (500, 490, 0)
+
+
+def test_a_run_that_waits_for_the_rest_behind_a_bad_key_shows_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cnllm.batch.session._PROGRESS_SECONDS", 0.01)
+    pauses: list[float] = []
+
+    def on_progress(progress: Progress) -> None:
+        if server.refused:
+            pauses.append(progress.pause)
+        if len(pauses) == 20:
+            server.hold.set()
+
+    with stub(rule=lambda prompt, server: (401, error("wrong key"), {}) if prompt == "p1" else None) as server:
+        server.hold.clear()
+        report = run(server, tmp_path, prompts(2), concurrency=2, on_progress=on_progress)
+    assert (report.stop_kind, report.done) == ("endpoint", 1)
+    assert {*pauses} == {0.0}
 
 
 def test_retries_have_a_budget(tmp_path: Path) -> None:
