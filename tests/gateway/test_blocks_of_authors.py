@@ -233,6 +233,9 @@ def test_an_item_that_a_client_names_by_its_id_is_in_the_request(tmp_path: Path,
         sent = gateway.bodies[-1]["input"]
         assert [item.get("role", item.get("type")) for item in sent] == ["user", "web_search_call", "assistant", "user"]
         assert "Rain." in json.dumps(sent[2])
+    own = {"type": "reasoning", "id": names[1]["id"]}  # it names no other item
+    gateway.post("gpt", {"input": [ask("Rain?"), own, ask("And then?")]})
+    assert [item.get("role", item.get("type")) for item in gateway.bodies[-1]["input"]] == ["user", "user"]
     opened.close()
 
 

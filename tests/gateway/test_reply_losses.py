@@ -126,6 +126,12 @@ def test_a_client_of_gemini_can_go_on_with_an_answer_that_was_stopped(stream: bo
             assert (seen.raw_finish, seen.extra["continuationToken"]) == ("CONTINUATION", "dG9rZW4=")
 
 
+def test_an_estimate_of_the_input_counts_what_the_cache_read_and_wrote(tmp_path: Path) -> None:
+    counts = {"cache_creation_input_tokens": 300, "cache_read_input_tokens": 4000, "output_tokens": 2}
+    usage = ask(CHAT, MESSAGES, message(TEXT, usage=counts), tmp_path).json()["usage"]
+    assert (usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]) == (4300, 4000)
+
+
 def frames_of(response: httpx.Response) -> list[Json]:
     """The events of a stream."""
     lines = response.text.splitlines()
