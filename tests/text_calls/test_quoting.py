@@ -88,9 +88,10 @@ def test_what_the_prompt_holds_in_any_form_is_a_quotation() -> None:
 
 
 def test_what_the_prompt_holds_in_escapes_alone_is_a_quotation() -> None:
-    escapes = "".join(f"\\u{ord(character):04x}" for character in RM)
-    reply = answered(planned(QWEN, f"Explain {escapes}"), RM)
-    assert (reply.text, reply.tool_calls) == (RM, [])
+    for form in ("\\u{:04x}", "&#{};", "&#x{:x};"):
+        escapes = "".join(form.format(ord(character)) for character in RM)
+        reply = answered(planned(QWEN, f"Explain {escapes}"), RM)
+        assert (reply.text, reply.tool_calls) == (RM, []), form
 
 
 def test_any_cut_of_the_stream_gives_the_same_reply() -> None:

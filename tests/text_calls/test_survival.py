@@ -177,6 +177,7 @@ def test_a_marker_alone_on_a_line_or_at_either_end_goes_with_a_note(model: str, 
     [
         '<tool_call id="3">{"name": "f", "arguments": {"a": 1}}</tool_call>',
         '<TOOL_CALL>{"name": "f", "arguments": {"a": 1}}</TOOL_CALL >',
+        '< tool_call >{"name": "f", "arguments": {"a": 1}}< / tool_call>',
         '<function name="f">{"a": 1}</function>',
         "<function = f >\n<PARAMETER=a>1</parameter>\n</ function>",
         '<INVOKE\nNAME="f"><parameter name="a">1</parameter ></Invoke >',
