@@ -257,11 +257,10 @@ def _repaired(tool: Function, ledger: Ledger) -> Function:
     parameters = repair_schema_if_needed(tool.parameters)
     if parameters is None:
         return tool
-    subject, did = (
-        f"the parameters of {tool.name} are no valid JSON Schema",
-        "the keywords of a wrong form are repaired",
-    )
-    return replace(tool, parameters=parameters) if ledger.may_change("schema-adapted", "tools", subject, did) else tool
+    subject = f"the parameters of {tool.name} are no valid JSON Schema"
+    if not ledger.may_change("schema-adapted", "tools", subject, "the keywords of a wrong form are repaired"):
+        return tool
+    return replace(tool, parameters=parameters)
 
 
 def _with_type(tool: Function, ledger: Ledger) -> Function:
