@@ -325,7 +325,7 @@ class TextJoiner:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []  # that ended
-        self._end: BlockEnd | None = None
+        self._end: tuple[int, Text] | None = None  # the index and the last piece of the text whose end waits
         self._fewer = 0  # ends so far
 
     def feed(self, event: Event) -> list[Event]:
@@ -336,12 +336,15 @@ class TextJoiner:
             case BlockEnd(part=Text() as part):
                 self._fewer += bool(self._pieces)
                 self._pieces.append(part.text)
-                self._end = BlockEnd(event.index - self._fewer, replace(part, text="".join(self._pieces)))
+                self._end = event.index - self._fewer, part
                 return []
             case UsageSeen() | NoteAdded() | CitationAdded() | ExtraAdded():
                 pass
             case _:
-                ends = [] if self._end is None else [self._end]
+                ends: list[Event] = []
+                if self._end is not None:
+                    index, part = self._end
+                    ends = [BlockEnd(index, replace(part, text="".join(self._pieces)))]
                 self._end, self._pieces = None, []
                 if type(event) is BlockEnd:
                     event = replace(event, index=event.index - self._fewer)
