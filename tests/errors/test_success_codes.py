@@ -39,9 +39,11 @@ def test_an_error_with_the_code_0_is_none(protocol: str) -> None:
     assert (reply.text, reply.finish) == ("Hi", "stop")
 
 
-def test_the_code_1_alone_is_the_error_of_a_choice() -> None:
+def test_the_code_1_alone_is_the_error_of_a_choice_and_0_is_none() -> None:
     name, body = BODIES["openai-chat"]
     [choice] = body["choices"]
+    fine = json.dumps({"choices": [{**choice, "error": {"code": 0, "message": "success"}}]}).encode()
+    assert engine.parse_response(REGISTRY.resolve(name), 200, {}, fine).text == "Hi"
     content = json.dumps({"choices": [{**choice, "error": {"code": 1, "message": ""}}]}).encode()
     with pytest.raises(cnllm.EndpointError):
         engine.parse_response(REGISTRY.resolve(name), 200, {}, content)

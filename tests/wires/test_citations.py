@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -306,6 +307,26 @@ def test_sources_beside_the_choices_are_read_once_however_often_they_come(name: 
     for reply in (whole, read_stream(model, chunks)[1]):
         assert reply.text == "Rain."
         assert places(reply) == expected
+
+
+@pytest.mark.parametrize("at", ["sources", "usage.sources", "choices.0.sources", "choices.0.delta.sources"])
+def test_sources_in_any_place_of_a_chunk_in_the_middle_are_found(at: str, tmp_path: Path) -> None:
+    path = tmp_path / "o.toml"
+    head = f'[providers.home]\nprotocol = "openai-chat"\nbase_url = "{BASE}"\n'
+    path.write_text(f'{head}citations = {{ at = ["{at}"], url = ["url"] }}\n[models."home/m"]\n')
+    parser = engine.StreamParser(Registry.load(path).resolve("home/m"))
+    for number in range(4):
+        choice: Json = {"index": 0, "delta": {"content": "Hi "}}
+        chunk: Json = {"id": "r", "model": "m", "choices": [choice]}
+        if number == 2:
+            usage: Json = {}
+            owner = {"sources": chunk, "usage": usage, "choices.0": choice, "choices.0.delta": choice["delta"]}
+            owner[at.removesuffix(".sources")]["sources"] = [{"url": "https://a.example"}]
+            chunk |= {"usage": usage} if usage else {}
+        parser.feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    parser.feed(b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
+    reply = parser.close()
+    assert ([source.url for source in reply.citations], reply.text) == (["https://a.example"], "Hi Hi Hi Hi ")
 
 
 def test_sources_that_come_first_reach_every_client_in_a_stream() -> None:
