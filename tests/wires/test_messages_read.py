@@ -341,6 +341,18 @@ def test_a_stream_without_its_end_is_cut() -> None:
     assert read(torn + stream(*ENDING))[1].text == read(content + stream(ENDING[1]))[1].text == "Yes."
 
 
+def test_a_whole_message_in_a_stream_is_whole_if_it_has_a_reason() -> None:
+    for reason, more in (("end_turn", {}), ("end_turn", {"type": None}), (None, {})):
+        content = body({"type": "text", "text": "Yes."}, reason=reason, **more)  # type: ignore[arg-type]
+        if more:
+            assert whole(content).text == "Yes."
+        elif reason is not None:
+            assert read(b"data: %b\n\n" % content)[1].text == "Yes."
+        else:
+            with pytest.raises(cnllm.StreamCut):
+                read(b"data: %b\n\n" % content)
+
+
 # ── anything ─────────────────────────────────────────────────────────────────
 KEYS = st.sampled_from(
     [
