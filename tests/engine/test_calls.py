@@ -206,6 +206,21 @@ def test_the_calls_of_a_body_are_what_they_are_even_when_two_are_alike(plain: cn
     assert [c.raw for c in reply.tool_calls] == [c.raw for c in [*calls, calls[0]]]
 
 
+def test_an_id_of_an_earlier_turn_is_changed_with_a_note(plain: cnllm.Model) -> None:
+    call = cnllm.ToolCall("c1", "f", {}, "{}")
+    history = [cnllm.Message("user", "Hi"), cnllm.Message("assistant", (call,)), cnllm.Message.tool("c1", "done")]
+    plan = cnllm.engine.build_request(plain, history)
+    said = [{"id": id, "function": {"name": "f", "arguments": "{}"}} for id in ("c1", "c2")]
+    reply = cnllm.engine.parse_response(plain, 200, {}, body("tool_calls", tool_calls=said), plan=plan)
+    assert [call.id == id for call, id in zip(reply.tool_calls, ("c1", "c2"), strict=True)] == [False, True]
+    assert [note.code for note in reply.notes] == ["ids-repeated"]
+
+
+def test_the_message_of_a_body_counts_and_no_delta_beside_it(plain: cnllm.Model) -> None:
+    choice = {"index": 0, "delta": {"content": "No."}, "message": {"content": "Yes."}, "finish_reason": "stop"}
+    assert cnllm.engine.parse_response(plain, 200, {}, json.dumps({"choices": [choice]}).encode()).text == "Yes."
+
+
 def test_an_id_that_comes_twice_gives_way_to_one_that_the_endpoint_takes(home: Home) -> None:
     model = home('tools.call_id_pattern = "[a-zA-Z0-9]{9}"')
     said = [{"id": "abcdefghi", "function": {"name": "f", "arguments": f'{{"a": {n}}}'}} for n in range(3)]

@@ -39,6 +39,14 @@ def test_an_error_with_the_code_0_is_none(protocol: str) -> None:
     assert (reply.text, reply.finish) == ("Hi", "stop")
 
 
+def test_a_chunk_with_the_code_0_and_a_sentence_is_no_error() -> None:
+    parser = engine.StreamParser(REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1"))
+    head = {"header": {"code": 0, "message": "accepted by the queue", "sid": "s1"}}
+    for chunk in (head, {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}):
+        parser.feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    assert parser.close().text == "Hi"
+
+
 def test_the_code_1_alone_is_the_error_of_a_choice_and_0_is_none() -> None:
     name, body = BODIES["openai-chat"]
     [choice] = body["choices"]
