@@ -154,6 +154,13 @@ def partial(*values: Json, **more: Any) -> Json:
     return {"functionCall": {"partialArgs": list(values), "willContinue": True}, **more}
 
 
+def test_a_character_in_halves_in_fragments_of_arguments_is_one() -> None:
+    halves = ({"stringValue": "a\ud83d", "willContinue": True}, {"stringValue": "\ude00b"})
+    start = {"functionCall": {"name": "f", "willContinue": True}}
+    content = pieces(start, *(partial({"jsonPath": "$.x", **half}) for half in halves))
+    assert [call.arguments for call in streamed(content)[0].tool_calls] == [{"x": "a\U0001f600b"}]
+
+
 def test_arguments_that_come_in_fragments_are_put_together() -> None:
     start = {"functionCall": {"name": "f", "willContinue": True}, "thoughtSignature": "s"}
     content = pieces(
