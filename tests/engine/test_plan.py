@@ -313,6 +313,15 @@ def test_a_keyword_that_is_left_out_is_noted_with_its_line(home: Home) -> None:
     assert PLACE.match(note.where)
 
 
+@pytest.mark.parametrize("rule", ['default = "on"', 'mode = "always"', "on = { set = { think = true } }"])
+def test_reasoning_is_turned_on_without_a_level_where_it_is_on_already_or_has_a_switch(home: Home, rule: str) -> None:
+    plan = build(
+        home(f'reasoning = {{ {rule}, effort = {{ at = "e", low = "low", medium = "medium" }} }}'), reasoning="on"
+    )
+    assert "e" not in plan.body
+    assert not plan.notes
+
+
 def test_a_number_of_tokens_is_not_silently_made_a_level(home: Home) -> None:
     model = home('reasoning.effort = { at = "e", low = "low", high = "high" }')
     plan = build(model, reasoning=5000, on_unsupported="send")

@@ -33,6 +33,12 @@ def test_a_conversation_of_system_messages_alone_is_sent_with_a_turn_in_it(proto
     assert tried
 
 
+def test_a_message_of_the_developer_alone_is_one_of_the_system_where_no_other_role_is_known() -> None:
+    plan = engine.build_request(BUILTIN.resolve("deepseek/deepseek-chat"), [{"role": "developer", "content": "Rhyme."}])
+    assert plan.turns[0] == {"role": "system", "content": "Rhyme."}
+    assert "role-developer" in [note.code for note in plan.notes]
+
+
 def test_a_system_message_alone_is_noted() -> None:
     model = BUILTIN.resolve("anthropic/claude", protocol="anthropic-messages")
     plan = engine.build_request(model, [{"role": "system", "content": "Be brief."}])

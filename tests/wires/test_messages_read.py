@@ -57,6 +57,16 @@ def test_a_signature_that_comes_in_pieces_and_once_more_is_one() -> None:
     assert parts(reply) == [("Reasoning", {"signature": "c2ln"}), ("Text", None)]
 
 
+def test_a_signature_that_comes_behind_the_next_block_belongs_to_its_own() -> None:
+    texts = [f"Thought {number}." for number in range(3)]
+    content = blocks_streamed(*((THOUGHT, [thought(text)]) for text in texts))
+    late = {"type": "content_block_delta", "index": 1, "delta": {"type": "signature_delta", "signature": "c2ln"}}
+    head, mark, tail = content.partition(b"event: message_delta")
+    _, reply = read(head + stream(late) + mark + tail)
+    assert [part.text for part in reply.message.parts if isinstance(part, Reasoning)] == texts
+    assert parts(reply)[1] == ("Reasoning", {"signature": "c2ln"})
+
+
 def test_thinking_that_is_hidden_is_kept_whole() -> None:
     hidden = {"type": "redacted_thinking", "data": "AAAA"}
     _, reply = read(blocks_streamed((hidden, []), (TEXT, [said("Yes.")])))
