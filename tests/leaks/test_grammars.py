@@ -137,6 +137,16 @@ def test_a_block_that_arrives_in_pieces_is_never_taken_for_prose(
     assert may_begin(rule, opener, body) is True
 
 
+WITH_PAIRS = (
+    writers.pairs,
+    writers.token_pairs,
+    writers.channels,
+    writers.recipients,
+    writers.functions,
+    writers.invokes,
+)
+
+
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
 @QUICK
 @given(data=st.data())
@@ -156,11 +166,7 @@ def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
     for call in got:
         arguments = dict(meant)[call.name]
         assert all(item in arguments.items() for item in (call.arguments or {}).items())
-        assert (
-            writer in (writers.pairs, writers.channels, writers.recipients, writers.functions, writers.invokes)
-            or not call.arguments
-            or call.arguments == arguments
-        )
+        assert writer in WITH_PAIRS or not call.arguments or call.arguments == arguments
 
 
 @each("rule", [rules.PIPES, rules.TOKENS])
