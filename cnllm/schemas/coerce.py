@@ -20,6 +20,8 @@ import msgspec
 from cnllm.schemas.subschemas import json_type, resolve
 
 __all__ = [
+    "KINDS",
+    "TYPE_ALIASES",
     "allowed_types",
     "coerce",
     "decode_json",
@@ -34,7 +36,7 @@ __all__ = [
 _MAX_DEPTH = 32  # levels of references and alternatives
 _MAX_ALTERNATIVES = 256  # alternatives that are read, and values of an enum
 _MAX_NAMED = 100  # alternatives of a schema that names all of its types
-_TYPE_ALIASES = {
+TYPE_ALIASES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum", "date", "datetime"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "long", "short", "uint", "uint32", "uint64", "unsigned"), "integer"),
     **dict.fromkeys(("float", "double", "decimal", "num", "float32", "float64"), "number"),
@@ -43,8 +45,10 @@ _TYPE_ALIASES = {
     **dict.fromkeys(("list", "tuple", "arr", "set"), "array"),
     **dict.fromkeys(("none", "nonetype"), "null"),
 }
+"""Other names of types, in lower case, that people write into schemas."""
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-_KINDS = ("null", "integer", "number", "boolean", "object", "array", "string")
+KINDS = ("null", "integer", "number", "boolean", "object", "array", "string")
+"""The types of JSON Schema, the narrowest first: a text is read as the first one that fits."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")
 _WHOLE = re.compile(r"([+-]?[0-9]{1,1000})\.0{1,32}")
 _ESCAPED = re.compile(r"[\[{][\s\[{]{0,64}\\\"")  # the first quote of an object or array is escaped
@@ -63,7 +67,7 @@ def coerce(text: str, schema: Any, root: Any) -> Any:
     if text in enum_values:
         return text
     allowed = allowed_types(schema, root)
-    for kind in _KINDS:
+    for kind in KINDS:
         if kind in allowed:
             fits, value = _read_as(kind, text, allows_string="string" in allowed)
             if fits and (not enum_values or any(equal(value, enum_value) for enum_value in enum_values)):
@@ -161,7 +165,7 @@ def _declared_types(schema: Mapping[str, Any]) -> set[str]:
     declared = schema.get("type")
     names = declared[:_MAX_ALTERNATIVES] if isinstance(declared, list) else [declared]
     words = [name.lower() for name in names if isinstance(name, str)]
-    types = {_TYPE_ALIASES.get(word, word) for word in words} & set(_KINDS)
+    types = {TYPE_ALIASES.get(word, word) for word in words} & set(KINDS)
     if schema.get("nullable") is True:
         types.add("null")
     if not types:

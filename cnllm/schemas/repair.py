@@ -11,16 +11,12 @@ from typing import Any
 
 import msgspec
 
+from cnllm.schemas.coerce import KINDS, TYPE_ALIASES
 from cnllm.schemas.subschemas import map_children
 
 __all__ = ["repair_schema_if_needed"]
 
 Schema = dict[str, Any]
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-_OTHER_NAMES = {"int": "integer", "float": "number", "double": "number", "str": "string", "bool": "boolean"} | {
-    "list": "array",
-    "dict": "object",
-}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _MOST_KEPT = 16 * 1024  # bytes of a schema that is remembered: clients of a gateway send any
 _DATA = ("default", "const")  # null is a value of these
@@ -84,10 +80,10 @@ def _type(value: Any) -> Any:
     """Return a type under its own name, or several; None where it is none."""
     if isinstance(value, list | tuple):
         return [name for name in map(_type, value) if isinstance(name, str)] or None
-    if not isinstance(value, str) or value in _TYPES:
+    if not isinstance(value, str) or value in KINDS:
         return value if isinstance(value, str) else None
-    name = value.lower()
-    return name if name in _TYPES else _OTHER_NAMES.get(name)
+    name = TYPE_ALIASES.get(value.lower(), value.lower())
+    return name if name in KINDS else None
 
 
 def _are_names(value: Any) -> bool:
