@@ -11,8 +11,15 @@ import msgspec
 from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
 from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
-from cnllm.protocols.reply_lines import BREAK, blocks_line, media_line, moved, with_blocks, with_lines
-from cnllm.protocols.reply_notes import foreign_blocks
+from cnllm.protocols.reply_notes import (
+    BREAK,
+    blocks_line,
+    foreign_blocks,
+    media_line,
+    moved,
+    with_blocks,
+    with_lines,
+)
 from cnllm.registry.model import Model
 from cnllm.types import (
     BlockEnd,
