@@ -20,6 +20,7 @@ __all__ = [
     "join_halves",
     "json_text",
     "replace_surrogates",
+    "split_half",
 ]
 
 
@@ -73,14 +74,19 @@ def replace_surrogates(data: Any) -> Any:
     return data
 
 
+def split_half(text: str) -> tuple[str, str]:
+    """Return a text without half of a character at its end, and that half, which is empty where there is none."""
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return text[: len(text) - len(half)], half
+
+
 def join_halves(half: str, piece: str) -> tuple[str, str]:
     """Return a piece behind half of a character, in whole characters, and the half at its end.
 
     That one may go on with the next piece.
     """
-    text = half + piece
-    rest = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return replace_surrogates(text[: len(text) - len(rest)]), rest
+    text, rest = split_half(half + piece)
+    return replace_surrogates(text), rest
 
 
 def _replace_in(data: Any) -> Any:

@@ -10,7 +10,7 @@ from cnllm.engine.decode.stage import TAGGED, Item, Restart, Stage, text_piece
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
 from cnllm.types.delivered import Diverged, RepeatedText
-from cnllm.types.lenient_json import join_halves, replace_surrogates
+from cnllm.types.lenient_json import join_halves, replace_surrogates, split_half
 
 __all__ = ["Deltas", "Duplicates", "Surrogates"]
 
@@ -50,7 +50,7 @@ class _Channel:
         return self._infer_mode(text) if self.mode is None else self._snapshot(text)
 
     def _snapshot(self, text: str) -> str:
-        last, safe = self._last, _without_half(text)
+        last, (safe, half) = self._last, split_half(text)
         repeats = self.mode == "cumulative" and last.startswith(safe)
         if self._sizes is not None:
             if not (repeats or safe.startswith(last)):
@@ -58,7 +58,7 @@ class _Channel:
             self._sizes.append(len(safe))
             if self.mode == "cumulative" and len(self._sizes) > _MAX_DOUBTED:
                 self._sizes = None
-        self.half = text[len(safe) :]  # the next snapshot has the whole character
+        self.half = half  # the next snapshot has the whole character
         if repeats:
             return ""
         self._last = safe
@@ -182,11 +182,6 @@ class Surrogates(Stage):
 def _with_text(item: TextPiece | ReasoningPiece, text: str) -> TextPiece | ReasoningPiece:
     """Return a piece of the same kind with another text."""
     return ReasoningPiece(text, item.field) if isinstance(item, ReasoningPiece) else TextPiece(text)
-
-
-def _without_half(text: str) -> str:
-    """Return a text without half of a character at its end."""
-    return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
 
 
 class DuplicateField:
