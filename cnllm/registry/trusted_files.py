@@ -40,7 +40,7 @@ def trust(path: str | os.PathLike[str]) -> None:
         text.decode()
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    except UnicodeDecodeError as error:  # nobody can have read which addresses it names
+    except UnicodeDecodeError as error:  # its addresses cannot be read, so nobody can trust them
         raise RegistryError("is not UTF-8", file=str(path), hint="save it as UTF-8") from error
     files.change_file(
         _trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): _digest(text)}, indent=1).encode()

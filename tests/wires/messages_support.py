@@ -52,7 +52,7 @@ def read(pieces: bytes | Iterable[bytes], of: Model | None = None) -> tuple[list
     return events, parser.close()
 
 
-def body(*content: dict[str, Any], reason: str = "end_turn", **more: Any) -> bytes:
+def body(*content: dict[str, Any], reason: str | None = "end_turn", **more: Any) -> bytes:
     """A whole answer."""
     said: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     said["content"] = list(content)

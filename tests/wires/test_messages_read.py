@@ -352,8 +352,9 @@ def test_a_stream_without_its_end_is_cut() -> None:
 
 
 def test_a_whole_message_in_a_stream_is_whole_if_it_has_a_reason() -> None:
-    for reason, more in (("end_turn", {}), ("end_turn", {"type": None}), (None, {})):
-        content = body({"type": "text", "text": "Yes."}, reason=reason, **more)  # type: ignore[arg-type]
+    cases: list[tuple[str | None, dict[str, Any]]] = [("end_turn", {}), ("end_turn", {"type": None}), (None, {})]
+    for reason, more in cases:
+        content = body({"type": "text", "text": "Yes."}, reason=reason, **more)
         if more:
             assert whole(content).text == "Yes."
         elif reason is not None:

@@ -27,7 +27,7 @@ __all__ = ["keys"]
 _MOST = 4  # providers that a line names
 _QUOTES = "\"'`“”‘’"
 _BEFORE = re.compile(r"(?i:export\s+|(?:authorization:\s*)?bearer\s+)|[A-Z][A-Z0-9_]*\s*=\s*(?=.{8})")
-"""What stands before a key that was copied. Base64 may end with `=`, so a key follows that sign only if it is long."""
+"""The text that people copy before a key. A key may end with `=`, so the text behind that sign has to be long."""
 
 
 @click.group(cls=options.Group)

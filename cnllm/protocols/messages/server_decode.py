@@ -133,7 +133,7 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     other_keys = _others(block, "type", "cache_control")
     marks = {"cache_control": block["cache_control"]} if block.get("cache_control") is not None else None
     if role == "assistant" and block.get(block["type"]) is None and block["type"] in ("text", "thinking"):
-        block = {**block, block["type"]: ""}  # what is empty may be left out on its way through clients and gateways
+        block = {**block, block["type"]: ""}  # clients and gateways may leave out an empty text
         other_keys[block["type"]] = ""
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
