@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from cnllm.types.wire_parts import summary_of
 
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
@@ -76,11 +77,9 @@ class Chain:
 def _from_summary(parts: Sequence[Part]) -> tuple[Sequence[Part], str | None]:
     """Return the parts behind the last summary of all before it, and its text; all parts, and None, without one."""
     for index in range(len(parts) - 1, -1, -1):
-        match parts[index]:
-            case Opaque(data={"type": "compaction", "encrypted_content": str(text)}):
-                return parts[index + 1 :], text
-            case Opaque(data={"type": "compaction", "content": str(text)}):
-                return parts[index + 1 :], text
+        part = parts[index]
+        if type(part) is Opaque and (text := summary_of(part.data)) is not None:
+            return parts[index + 1 :], text
     return parts, None
 
 

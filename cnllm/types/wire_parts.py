@@ -30,6 +30,7 @@ __all__ = [
     "media_of",
     "message_block",
     "own_block",
+    "summary_of",
     "unwrap_response",
 ]
 
@@ -72,6 +73,16 @@ def message_block(block: Mapping[str, Any], read: ReadContent) -> Part:
         result = result_of(_id(id), parts, None, error=bool(rest.pop("is_error", False)))
         return _add_seal(result, "anthropic-messages", rest, own=False)
     return own_block(block)
+
+
+def summary_of(data: Any) -> str | None:
+    """Return the summary of all before it, sealed or in words, that a block or an item holds; None for any other."""
+    match data:
+        case {"type": "compaction", "encrypted_content": str(text)}:  # an item of Responses
+            return text
+        case {"type": "compaction", "content": str(text)}:  # a block of Anthropic's API
+            return text
+    return None
 
 
 def own_block(block: Mapping[str, Any]) -> Opaque:
