@@ -12,7 +12,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,11 +24,9 @@ from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.recent import hide_secrets
 from cnllm.registry.model import Model
+from cnllm.store.call_log import LoggedCall
+from cnllm.store.records import PrefixRecord, TurnError
 from cnllm.system.files import file_id, open_log, reopen_nonblocking
-
-if TYPE_CHECKING:
-    from cnllm.store.call_log import LoggedCall
-    from cnllm.store.records import PrefixRecord
 
 __all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "hide_keys", "logged_call", "stderr_handler"]
 
@@ -274,9 +272,6 @@ def logged_call(
 
     It has no words of an endpoint's error, which may quote the prompt.
     """
-    from cnllm.store.call_log import LoggedCall
-    from cnllm.store.records import TurnError
-
     began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
     failure = entry.error or ("Interrupted" if entry.outcome and not entry.finish else "")
     message = f"HTTP {entry.status}" if entry.status >= 400 else "" if entry.error else entry.outcome
