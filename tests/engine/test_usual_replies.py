@@ -198,6 +198,29 @@ def test_both_readers_give_the_same_reply(
     assert quick == general
 
 
+def called(id: str, name: str = "search", *, is_answered: bool = True) -> list[Any]:
+    """A history with a call of this id."""
+    call = {"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+    turns: list[Any] = [{"role": "user", "content": "Find it."}, {"role": "assistant", "tool_calls": [call]}]
+    return [*turns, {"role": "tool", "tool_call_id": id, "content": "found"}] if is_answered else turns
+
+
+def test_a_call_with_an_id_of_the_conversation_gets_another() -> None:
+    ids = ["call_old", "é", 'a"b', "a\\b", "a/b", "x" * 80, "functions.search:0"]
+    histories = [(id, called(id)) for id in ids]
+    histories += [("call_old", called("call_old", is_answered=False)), ("call_old", called("call_old", ""))]
+    histories.append(("call_old", called("call_old")[2:]))  # a result without its call
+    for name in [*NAMES, "mistral/mistral-medium-3-5", "openai-compatible/any"]:
+        model = REGISTRY.resolve(name, protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
+        for (id, history), rest in itertools.product(histories, ([], [{"role": "user", "content": "Again."}])):
+            plan = engine.build_request(model, [*history, *rest], tools=TOOLS)
+            call = {"id": id, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+            choice = {"index": 0, "message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
+            quick, general = both(model, plan, encode({"id": "r", "model": "m", "choices": [choice]}))
+            assert quick == general, (name, id, history)
+            assert model.flags.tools.supported is False or quick.tool_calls[0].id != id, (name, id)
+
+
 def test_usual_bodies_are_read_directly() -> None:
     page = "<div class='a'>`if a < b: c[0] = 1`</div>\n"
     message = {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm.", "annotations": []}

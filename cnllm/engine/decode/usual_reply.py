@@ -18,10 +18,13 @@ from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import UsualMessage, wire
 from cnllm.registry.flags import Flags
-from cnllm.types import Finish, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
+from cnllm.types import Finish, Message, Part, Reasoning, Reply, Text, ToolCall
 from cnllm.types.lenient_json import decode_arguments
 
 __all__ = ["read_usual_reply"]
+
+_CHANGED_CALLS = ("ids-", "call", "result-", "tools-as-text")
+"""The beginnings of the codes of notes on calls that were sent in another form, or not at all."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -115,12 +118,8 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
         return None if rules is not None and rules.ignored_wishes([]) else []
     calls: list[ToolCall] = []
     ids = {id for id, _, _ in message.calls}
-    if len(ids) < len(message.calls):
+    if len(ids) < len(message.calls) or any(_may_repeat(id, plan) for id in ids):
         return None
-    for turn in plan.messages:
-        for part in turn.parts:
-            if (type(part) is ToolCall or type(part) is ToolResult) and part.id in ids:
-                return None
     for id, name, written in message.calls:
         arguments, problem = decode_arguments(written)
         if problem is not None or name in plan.renamed or name in plan.strict_forms:
@@ -131,6 +130,18 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
             return None
         calls.append(ToolCall(id, name, arguments, written))
     return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
+
+
+def _may_repeat(id: str, plan: Plan) -> bool:
+    """Whether the conversation may have a call of this id. A search of what was sent costs less than a look at each.
+
+    An id that JSON writes with escapes may be there, and any one where calls were sent in another form, or not at all.
+    """
+    if not (id.isascii() and id.isprintable()) or '"' in id or "\\" in id:
+        return True
+    if plan.content.find(b'"%b"' % id.encode()) >= 0:
+        return True
+    return any(note.code.startswith(_CHANGED_CALLS) for note in plan.notes)
 
 
 def _finish(message: UsualMessage, words: Mapping[str, str], plan: Plan, *, has_calls: bool) -> Finish | None:
