@@ -19,6 +19,7 @@ from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.protocols import PROTOCOLS, fields
 from cnllm.system import processes
 from cnllm.types import Request, ToolCall, checks
+from cnllm.types.message_memory import MessageMemory, made_of
 from cnllm.types.newest import Newest
 
 __all__ = [
@@ -269,24 +270,32 @@ def check_body(body: Mapping[str, Any]) -> None:
             raise _bounds_failure(f"the body has {count:,} unknown options, and {MOST_OPTIONS} are allowed")
 
 
-def check_request(request: Request) -> None:
-    """Raise `RequestFailed` for a decoded request with names of tools or with headers that are too long."""
+def check_request(request: Request, memory: MessageMemory | None = None) -> None:
+    """Raise `RequestFailed` for a decoded request with names of tools or with headers that are too long.
+
+    `memory` may know the tools from an earlier request.
+    """
     if request.model:
         check_name("model", request.model, "model")
     options = request.options
     if headers := options.get("extra_headers"):
         for name, value in headers.items():
             check_name("header", value, name)
-    for index, tool in enumerate(options.get("tools") or ()):
-        function = tool.get("function") if type(tool) is dict or isinstance(tool, Mapping) else None
-        name = function.get("name") if type(function) is dict or isinstance(function, Mapping) else None
-        if type(name) is str and len(name) > LONGEST["tool"]:
-            raise _long_tool(name, f"tools[{index}]")
+    made_of(memory, options.get("tools"), _check_tools)
     for index, message in enumerate(request.messages):
         if message.role == "assistant":
             for part in message.parts:
                 if type(part) is ToolCall and len(part.name) > LONGEST["tool"]:
                     raise _long_tool(part.name, f"messages[{index}]: the name of a call")
+
+
+def _check_tools(tools: Sequence[Any] | None) -> None:
+    """Raise `RequestFailed` for tools with a name that is too long."""
+    for index, tool in enumerate(tools or ()):
+        function = tool.get("function") if type(tool) is dict or isinstance(tool, Mapping) else None
+        name = function.get("name") if type(function) is dict or isinstance(function, Mapping) else None
+        if type(name) is str and len(name) > LONGEST["tool"]:
+            raise _long_tool(name, f"tools[{index}]")
 
 
 def _long_tool(name: str, place: str) -> RequestFailed:

@@ -210,7 +210,7 @@ class Exchange:
         except (ValueError, TypeError) as error:
             message = _ITEM.sub(lambda place: f"{place[1]}{int(place[2]) - request.earlier}", str(error))
             raise RequestFailed(Failure(400, message, "invalid_request")) from error
-        check_request(self.request)
+        check_request(self.request, memory)
         self._use_policy(headers)
         self.tag = self._use_tag(headers)
         if not self.request.model:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,6 +38,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
+from cnllm.types.message_memory import made_of
 from cnllm.types.tools import Function, WebSearch
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ __all__ = [
     "UsualReader",
     "Wire",
     "fields",
-    "read_turns",
     "server_api",
     "server_codec",
     "sse_frame",
@@ -72,13 +72,22 @@ Stamp = Callable[[Any], Seal]
 ReadTurn = Callable[[int, Any], Iterable[Message]]
 """Returns the messages of a turn, decoded from the turn alone. The number is its place, for the text of an error."""
 
-Recall = Callable[[Sequence[Any], ReadTurn], list[Message]]
-"""Returns the messages of the turns in a body, which the function decodes where nobody remembers them."""
 
-
-def read_turns(turns: Sequence[Any], read: ReadTurn) -> list[Message]:
+def _read_turns(turns: Sequence[Any], read: ReadTurn) -> list[Message]:
     """Return the messages of turns, decoded."""
     return [message for index, turn in enumerate(turns) for message in read(index, turn)]
+
+
+class Recall(Struct, frozen=True):
+    """What a server remembers of the bodies of a client. By default it remembers nothing.
+
+    `turns(turns, read)` returns the messages of the turns in a body, each of which `read` decodes where nobody
+    remembers it. `tools(tools, make, …)` returns what `make` makes of a list of tools, from this list and its further
+    arguments alone; nobody may change it.
+    """
+
+    turns: Callable[[Sequence[Any], ReadTurn], list[Message]] = _read_turns
+    tools: Callable[..., Any] = partial(made_of, None)
 
 
 _MODULES = {
@@ -170,10 +179,10 @@ class ServerCodec(Struct, frozen=True):
     """The server side of one protocol.
 
     `read_request(body, path, stamp, recall)`: `path` is the URL's path, on protocols where it names the model or asks
-    for a stream; `recall(turns, read)` returns the messages of turns, each of which `read` decodes; raises `ValueError`
-    with the place where a body does not have the protocol's form. `write_reply(reply, request)` returns a whole body,
-    `write_error(status, message, code)` the body of an error, `stream(id, model, request)` an encoder of a stream;
-    `request` is the body that is answered, of which some protocols repeat a part.
+    for a stream; raises `ValueError` with the place where a body does not have the protocol's form.
+    `write_reply(reply, request)` returns a whole body, `write_error(status, message, code)` the body of an error,
+    `stream(id, model, request)` an encoder of a stream; `request` is the body that is answered, of which some protocols
+    repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
     `read_search(data)` returns the web search that a tool or the further keys of a body ask for, None where they ask
     for none. `result_names`: a tool result has a field for the tool's name. `token` is the field of parts that clients

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cnllm.protocols import ServerCodec, fields
+from cnllm.protocols import Recall, ServerCodec, fields, server_codec
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note, Request
 from cnllm.types.client_data import EMPTY, ClientData, count_text
 
-__all__ = ["KeyCounts", "client_options"]
+__all__ = ["KeyCounts", "client_options", "tool_counts"]
 
 _COUNTED = ("keep", "forward", "drop")
 _READ = ("translate", "media", "describe", "search", "return", "keep")
@@ -21,7 +21,12 @@ _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemI
 
 
 def client_options(
-    codec: ServerCodec, request: Request, counts: KeyCounts, headers: Mapping[str, str], body: Mapping[str, Any]
+    codec: ServerCodec,
+    request: Request,
+    counts: KeyCounts,
+    headers: Mapping[str, str],
+    body: Mapping[str, Any],
+    recall: Recall,
 ) -> tuple[dict[str, Any], list[Note]]:
     """Return the options, with the headers that ask for features of the protocol, and notes on what has no option.
 
@@ -39,14 +44,27 @@ def client_options(
     if features := {name: values[name] for name in codec.feature_headers if values.get(name)}:
         out["extra_headers"] = ClientData(protocol, features)
     if "tools" in out:
-        out["tools"] = [
-            tool if _is_plain(tool) else ClientData(protocol, tool, None if _is_function(tool) else read_search(tool))
-            for tool in out["tools"]
-        ]
+        out["tools"] = recall.tools(out["tools"], _own_tools, protocol)
     did = "left out: cnllm sends it on no wire"
     return out, [
         Note("key-foreign", "tools" if path.startswith("tools") else "messages", count_text(path, count), did)
         for path, count in dropped.items()
+    ]
+
+
+def tool_counts(tools: list[Any], protocol: str) -> KeyCounts:
+    """Return the counts of the keys of tools."""
+    counts = KeyCounts(protocol)
+    counts.count("tools", tools)
+    return counts
+
+
+def _own_tools(tools: list[dict[str, Any]], protocol: str) -> list[dict[str, Any]]:
+    """Return tools; each that means something on the protocol only is `ClientData`."""
+    read_search = server_codec(protocol).read_search
+    return [
+        tool if _is_plain(tool) else ClientData(protocol, tool, None if _is_function(tool) else read_search(tool))
+        for tool in tools
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, read_turns, server_codec, sse_frame, wire
-from cnllm.protocols.client_options import KeyCounts, client_options
+from cnllm.protocols import Frames, ReadTurn, Recall, ServerCodec, Stamp, server_codec, sse_frame, wire
+from cnllm.protocols.client_options import KeyCounts, client_options, tool_counts
 from cnllm.protocols.event_order import EventOrder
 from cnllm.protocols.reply_notes import (
     BREAK,
@@ -51,7 +51,7 @@ from cnllm.types import (
 from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.message_memory import DecodedList, MessageMemory, exact_bytes
+from cnllm.types.message_memory import MessageMemory, exact_bytes, made_of
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
@@ -111,16 +111,16 @@ def decode_request(
 
     name = None if author is None else author.name
     counts = KeyCounts(protocol)
-    recall: Recall = read_turns
+    recall = Recall(tools=partial(made_of, memory))
     recalled: list[Message] = []  # they have their authors
     if memory is not None and name is None:
-        recall = partial(_recall, memory, counts, stamp, recalled)
+        recall = msgspec.structs.replace(recall, turns=partial(_recall, memory, counts, stamp, recalled))
     request = codec.read_request(body, path.partition("?")[0], stamp, recall)
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
-    if memory is not None and (entry := memory.entry_of(body.get("tools"))) is not None:
-        _count_tools(entry, counts)
+    if memory is not None and type(tools := body.get("tools")) is list:
+        counts.add("tools", recall.tools(tools, tool_counts, protocol))
     messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
-    options, notes = client_options(codec, request, counts, headers or {}, body)
+    options, notes = client_options(codec, request, counts, headers or {}, body, recall)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
 
@@ -150,16 +150,6 @@ def _recall(
         entry.result = counts.protocol, tuple(out), all_counts
     counts.add(name, all_counts)
     return out
-
-
-def _count_tools(entry: DecodedList, counts: KeyCounts) -> None:
-    """Add the counts of the keys of tools, as the memory has them."""
-    key_counts = entry.result
-    if type(key_counts) is not KeyCounts or key_counts.protocol != counts.protocol:
-        key_counts = KeyCounts(counts.protocol)
-        key_counts.count("tools", entry.items)
-        entry.result = key_counts
-    counts.add("tools", key_counts)
 
 
 def _recall_turn(

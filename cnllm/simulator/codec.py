@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cnllm.jsonpath import get
-from cnllm.protocols import PROTOCOLS, ServerCodec, read_turns, server_codec, sse_frame
+from cnllm.protocols import PROTOCOLS, Recall, ServerCodec, server_codec, sse_frame
 from cnllm.protocols.event_order import reply_events
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
@@ -68,7 +68,7 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
         return ParsedRequest(body=body, turns=(), broken=misplaced)
     stamp = partial(Seal, model.protocol, model.provider, model.id)
     try:
-        request = codec.read_request(body, path, stamp, read_turns)
+        request = codec.read_request(body, path, stamp, Recall())
     except (TypeError, ValueError) as error:
         return ParsedRequest(body=body, turns=(), broken=str(error))
     return _parsed_request(codec, request, body, next(iter(model.flags.reasoning.fields or ()), "reasoning"))

@@ -306,10 +306,8 @@ def has_sets(items: Any) -> bool:
     """Whether a list of tools holds a set."""
     if not isinstance(items, list | tuple):
         return False
-    for item in items:  # noqa: SIM110 (a generator costs more than the tests)
-        if type(item) is not dict and isinstance(item, ToolSet):  # most tools are dicts, and the second test is slow
-            return True
-    return False
+    kinds = {*map(type, items)}
+    return kinds != {dict} and any(issubclass(kind, ToolSet) for kind in kinds)  # most tools are dicts
 
 
 def expand_sets(items: Sequence[Any]) -> Sequence[Any]:

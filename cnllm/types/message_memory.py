@@ -6,7 +6,7 @@ import marshal
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,9 @@ from msgspec import Struct
 from cnllm.types.message import Message
 from cnllm.types.messages import as_messages
 
-__all__ = ["LONG", "DecodedList", "MessageMemory", "exact_bytes"]
+__all__ = ["LONG", "DecodedList", "MessageMemory", "exact_bytes", "made_of"]
+
+Made = TypeVar("Made")
 
 LONG = 8
 """Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
@@ -141,6 +143,26 @@ class MessageMemory:
         found: DecodedList | None = self.find((_LISTS, id(items)))
         return found if found is not None and found.items is items else None
 
+    def made_of(self, items: Any, make: Callable[..., Made], *arguments: Hashable) -> Made:
+        """Return what `make` makes of a list, which nobody may change: once for a list that the memory has.
+
+        It makes it of the list and of the arguments alone. A list that is made is one of the memory, too. Raises what
+        `make` raises.
+        """
+        entry = self.entry_of(items)
+        if entry is None:
+            return make(items, *arguments)
+        key = (make, arguments, id(items))
+        known: tuple[Any, Made] | None = self.find(key)
+        if known is not None and known[0] is items:
+            return known[1]
+        made = make(items, *arguments)
+        size = _SIZE + _DECODED * len(entry.stem)
+        self.keep(key, (items, made), size)
+        if isinstance(made, list) and made is not items:
+            self.keep((_LISTS, id(made)), DecodedList(entry.stem, made), size)
+        return made
+
     def find_start(self, kind: Hashable, items: Sequence[Any]) -> tuple[int, Any]:
         """Return what is kept of the longest beginning of a list, and its number of items; 0 and None without one."""
         for end in range(len(items), max(0, len(items) - _READ_BACK), -1):
@@ -197,3 +219,8 @@ class MessageMemory:
             self.keep(key, found, len(key))
             self.keep_message(found, len(key))
         return found
+
+
+def made_of(memory: MessageMemory | None, items: Any, make: Callable[..., Made], *arguments: Hashable) -> Made:
+    """Return what `make` makes of a list, as `MessageMemory.made_of` does; anew where there is no memory."""
+    return make(items, *arguments) if memory is None else memory.made_of(items, make, *arguments)

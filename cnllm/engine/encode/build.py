@@ -79,7 +79,7 @@ def build_request(
     if not _CLIENT_DATA.isdisjoint(call_options):
         resolved, client_notes = resolve_client_data(call_options, model)
     stream = _streams(stream, model)
-    key, entries = _find_in_cache(model, resolved, stream=stream)
+    key, entries = _find_in_cache(model, resolved, memory, stream=stream)
     own = _read_own(resolved, key, model) if entries is None else None
     turns, memory = _read_turns(messages, system, memory, needs_turns=not _has_input(resolved, model))
     try:
@@ -224,21 +224,24 @@ class _CacheEntry(Struct, frozen=True):
 
 
 def _find_in_cache(
-    model: Model, options: dict[str, Any], *, stream: bool
+    model: Model, options: dict[str, Any], memory: MessageMemory | None, *, stream: bool
 ) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
     Its latest version takes half the time, but its bytes also depend on which values are one object: they only serve
-    to find the same options again.
+    to find the same options again. Behind them stands the digest of tools that the memory has.
     """
     plain = {name: value for name, value in options.items() if name not in CLIENT_OPTIONS}
     memo = model.memo
     try:
-        quick_key = marshal.dumps((plain, stream))
+        digest = b""
+        if memory is not None and memory.entry_of(plain.get("tools")) is not None:
+            digest = memory.made_of(plain.pop("tools"), _digest)
+        quick_key = marshal.dumps((plain, stream)) + digest
         if (entries := memo.get(quick_key)) is not None:
             return quick_key, entries
-        key = exact_bytes((plain, stream))
+        key = exact_bytes((plain, stream)) + digest
     except ValueError:
         return None, None
     if len(key) > _LARGEST_KEY:
@@ -246,6 +249,16 @@ def _find_in_cache(
     if (entries := memo.get(key)) is not None and len(memo) < _MOST_TEMPLATES:
         memo[quick_key] = entries
     return key, entries
+
+
+def _digest(tools: list[Any]) -> bytes:
+    """Return the digest of tools. Raises `ValueError` for values that are not Python's own, and for long tools."""
+    import hashlib  # loads OpenSSL, so only where it is needed
+
+    data = exact_bytes(tools)
+    if len(data) > _LARGEST_KEY:
+        raise ValueError("the tools are too long")
+    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def _add_to_cache(template: RequestTemplate, plan: Plan, key: bytes, *, images: bool) -> None:

@@ -10,7 +10,7 @@ from cnllm.probe.exchange import Ask, reads_more
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import ProbeContext, Steps, need, question
 from cnllm.probe.questions.tool_rules import PIXEL
-from cnllm.protocols import read_turns, server_codec, wire
+from cnllm.protocols import Recall, server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
 from cnllm.types.media import media_kind
 
@@ -68,7 +68,7 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
     protocol = context.bodies.model.protocol
     try:
-        request = server_codec(protocol).read_request(ask.body, "", partial(Seal, protocol, "", ""), read_turns)
+        request = server_codec(protocol).read_request(ask.body, "", partial(Seal, protocol, "", ""), Recall())
     except (TypeError, ValueError):
         return False
     return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)

@@ -55,9 +55,9 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise ValueError("messages is not a list")
-    messages_read = recall(messages, partial(_turn, stamp))
+    messages_read = recall.turns(messages, partial(_turn, stamp))
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
-    notes = _older_tools(body, options) + _tools(options)
+    notes = _older_tools(body, options) + _tools(options, recall)
     if (limit := body.get("max_completion_tokens")) is not None:
         if options.get("max_tokens") not in (None, limit):
             notes.append(Note("key-foreign", "max_tokens", "max_tokens", "left out: max_completion_tokens counts"))
@@ -133,12 +133,12 @@ def _older_tools(body: Mapping[str, Any], options: dict[str, Any]) -> list[Note]
     return [Note("key-foreign", "tools", count_text(f"functions[].{key}", n), did) for key, n in counts.items()]
 
 
-def _tools(options: dict[str, Any]) -> list[Note]:
+def _tools(options: dict[str, Any], recall: Recall) -> list[Note]:
     """Decode custom tools as functions, and a choice of one, or among some. Return notes on what is left out."""
     notes: list[Note] = []
     if "tools" in options:
-        notes = _flat_keys(options["tools"])
-        options["tools"] = [_tool(tool, index) for index, tool in enumerate(options["tools"])]
+        notes += recall.tools(options["tools"], _flat_keys)
+        options["tools"] = recall.tools(options["tools"], _read_tools)
     match options.get("tool_choice"):
         case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
             names = [name for entry in allowed if (name := _tool_name(entry)) is not None]
@@ -152,6 +152,11 @@ def _flat_keys(tools: list[Any]) -> list[Note]:
     counts = Counter(key for tool in nested for key in tool if key in _FLAT_KEYS and tool[key] not in EMPTY)
     did = "left out: it stands beside the function"
     return [Note("key-foreign", "tools", count_text(f"tools[].{key}", n), did) for key, n in counts.items()]
+
+
+def _read_tools(tools: list[Any]) -> list[dict[str, Any]]:
+    """Decode tools. Raises `ValueError`."""
+    return [_tool(tool, index) for index, tool in enumerate(tools)]
 
 
 def _tool(tool: Any, index: int) -> dict[str, Any]:
@@ -217,8 +222,9 @@ def _tool_name(entry: Any) -> str | None:
 def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the names of the custom tools in a request body."""
     tools = (request or {}).get("tools")
-    entries = [_nested(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    return frozenset(name for t in entries if t.get("type") == "custom" and (name := _tool_name(t)) is not None)
+    customs = [t for t in tools if isinstance(t, dict) and t.get("type") == "custom"] if isinstance(tools, list) else []
+    entries = [entry for tool in customs if (entry := _nested(tool)).get("type") == "custom"]
+    return frozenset(name for entry in entries if (name := _tool_name(entry)) is not None)
 
 
 _PLAIN_ROLES = ("user", "assistant", "system")

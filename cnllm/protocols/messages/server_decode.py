@@ -47,10 +47,10 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         messages += [Message("system", parts)] if parts else []
     if any(isinstance(turn, dict) and turn.get("role") == "system" for turn in turns):
         turns = [_without_billing_in(turn, index, notes) for index, turn in enumerate(turns)]
-    messages += recall(turns, lambda index, turn: _turn(turn, f"messages.{index}", stamp))
+    messages += recall.turns(turns, lambda index, turn: _turn(turn, f"messages.{index}", stamp))
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
-    notes += _tools(body, options)
+    notes += _tools(body, options, recall)
     effort = _effort_of(turns)
     if effort is not None:
         said = f"messages[].output_config.effort: {short_text(effort)}"
@@ -244,7 +244,7 @@ def _added_tools(turns: list[Any]) -> Iterator[tuple[str, Block]]:
                 yield f"messages.{index}.content.{position}.tool.definition", definition
 
 
-def _tools(body: dict[str, Any], options: dict[str, Any]) -> list[Note]:
+def _tools(body: dict[str, Any], options: dict[str, Any], recall: Recall) -> list[Note]:
     """Decode functions in the neutral form; the endpoint's own tools, and keys beside a function, are kept.
 
     Those that a message adds are offered from the start. Return notes on them.
@@ -252,9 +252,7 @@ def _tools(body: dict[str, Any], options: dict[str, Any]) -> list[Note]:
     tools = body.get("tools")
     notes: list[Note] = []
     if tools is not None:
-        if not all(isinstance(tool, dict) for tool in tools):
-            raise ValueError("tools: a list of objects is required")
-        options["tools"] = [_tool(tool, f"tools.{index}") for index, tool in enumerate(tools)]
+        options["tools"] = recall.tools(tools, _read_tools)
     for place, definition in _added_tools(body["messages"]):
         others = [tool for tool in options.get("tools", ()) if _name(tool) != definition["name"]]
         options["tools"] = [*others, _tool(definition, place)]
@@ -277,6 +275,13 @@ def _tools(body: dict[str, Any], options: dict[str, Any]) -> list[Note]:
 def _name(tool: Block) -> Any:
     """Return the name of a decoded tool."""
     return tool["function"]["name"] if "function" in tool else tool.get("name")
+
+
+def _read_tools(tools: list[Any]) -> list[Block]:
+    """Decode tools. Raises `ValueError`."""
+    if not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError("tools: a list of objects is required")
+    return [_tool(tool, f"tools.{index}") for index, tool in enumerate(tools)]
 
 
 def _tool(tool: Block, path: str) -> Block:
