@@ -491,5 +491,4 @@ def _unknown_plan(model: Model, tools: Sequence[Any] | None, then: Then | None =
         callable=() if tools is None else read_options({"tools": tools}).tools,
         text_calls=then or (model.flags.call or {}).get("recover_text_calls"),
         prompted=is_prompted(model.flags, "adjust"),
-        prompt=None,
     )

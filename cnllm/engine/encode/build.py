@@ -294,7 +294,7 @@ def _frame(entry: _CacheEntry, plan: Plan) -> _Frame | None:
     except (CnllmError, ValueError, TypeError):  # a value of the caller's own type, or half of a character
         return None
     return _Frame(
-        plan=replace(plan, headers=dict(plan.headers), content=b"", notes=[], prompt="", messages=()),
+        plan=replace(plan, headers=dict(plan.headers), content=b"", notes=[], messages=()),
         encode_turns=codec.encode_turns,
         before=b"{%b%b%b:" % (head, b"," if head else b"", _encode(key)),
         after=b"%b%b}" % (b"," if tail else b"", tail),
@@ -414,7 +414,6 @@ def _with_turns(plan: Plan, content: bytes, ledger: Ledger, turns: list[Message]
         headers=dict(plan.headers),
         content=content,
         notes=ledger.notes,
-        prompt=_last_user_text(turns),
         messages=tuple(turns),
     )
 
@@ -468,16 +467,6 @@ def _build_over(other_wire: OtherWire, arguments: dict[str, Any]) -> Plan:
     note = Note("wire-routed", "protocol", subject, f"sent over {other.protocol}", model.where("protocol", mode))
     plan = build_request(other, request.messages, stream=request.stream, **arguments)
     return replace(plan, notes=[*plan.notes, note])
-
-
-def _last_user_text(messages: list[Message]) -> str:
-    """Return the text of the user's last message."""
-    for message in reversed(messages):
-        if message.role == "user":
-            parts = message.parts
-            if text := parts[0].text if len(parts) == 1 and type(parts[0]) is Text else message.text:
-                return text
-    return ""
 
 
 def _fault(messages: list[Message], options: dict[str, Any]) -> Exception | None:

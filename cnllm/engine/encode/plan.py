@@ -94,10 +94,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     tools are described in the prompt and that calls come as text; `text_calls` says what becomes of calls written as
     text, where the caller does. `answer` is the method for an answer by the `schema`, `corrections` how often an
     invalid answer is sent back; `corrects_inputs` says whether a call of a custom tool is, whose input does not follow
-    the grammar of the tool. `prompt` is the user's last text, None for a request that is not known, and `messages` the
-    conversation as the caller gave it. `max_output` is the limit of output tokens that was sent, `most_output`
-    the most tokens that a reply then has, with its reasoning; None where the request sets no bound. `stops` are the
-    caller's stop texts.
+    the grammar of the tool. `messages` are the conversation as the caller gave it, none where it is not known.
+    `max_output` is the limit of output tokens that was sent, `most_output` the most tokens that a reply then has, with
+    its reasoning; None where the request sets no bound. `stops` are the caller's stop texts.
 
     For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
     when the reply breaks off), `prefill` (how a cut reply can be continued). `search` are the rules of the web search
@@ -124,7 +123,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     text_calls: TextCalls | None = None
     callable: tuple[Function, ...] = ()
-    prompt: str | None = ""
     messages: tuple[Message, ...] = ()
     prompted: bool = False
     call_rules: CallRules | None = None
@@ -149,6 +147,12 @@ class Plan(Struct, frozen=True, kw_only=True):
             force_setattr(self, "decoded", (self.content, body if type(body) is dict else {}))
         assert self.decoded is not None
         return self.decoded[1]
+
+    @property
+    def prompt(self) -> str | None:
+        """Return the user's last text, empty where the user said nothing; None where the conversation is not known."""
+        texts = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(filter(None, texts), "" if self.messages else None)
 
     @property
     def turns(self) -> list[dict[str, Any]]:
