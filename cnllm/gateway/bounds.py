@@ -51,6 +51,7 @@ MOST_FIELDS = 100
 """The most fields of a query."""
 
 _MOST_BYTES = 4  # of a character in UTF-8
+_CHECKED = "checked"  # what a memory has of messages whose calls were checked
 _EXCERPT_LENGTH = 40  # characters of a name that is refused
 
 
@@ -273,7 +274,7 @@ def check_body(body: Mapping[str, Any]) -> None:
 def check_request(request: Request, memory: MessageMemory | None = None) -> None:
     """Raise `RequestFailed` for a decoded request with names of tools or with headers that are too long.
 
-    `memory` may know the tools from an earlier request.
+    `memory` may know the tools, and the beginning of the conversation, from an earlier request.
     """
     if request.model:
         check_name("model", request.model, "model")
@@ -282,11 +283,15 @@ def check_request(request: Request, memory: MessageMemory | None = None) -> None
         for name, value in headers.items():
             check_name("header", value, name)
     made_of(memory, options.get("tools"), _check_tools)
-    for index, message in enumerate(request.messages):
-        if message.role == "assistant":
-            for part in message.parts:
+    messages = request.messages
+    start = 0 if memory is None else memory.find_start(_CHECKED, messages)[0]
+    for index in range(start, len(messages)):
+        if messages[index].role == "assistant":
+            for part in messages[index].parts:
                 if type(part) is ToolCall and len(part.name) > LONGEST["tool"]:
                     raise _long_tool(part.name, f"messages[{index}]: the name of a call")
+    if memory is not None and start < len(messages):
+        memory.keep_start(_CHECKED, messages, None, 0)
 
 
 def _check_tools(tools: Sequence[Any] | None) -> None:
