@@ -66,7 +66,7 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
         request: Request
         request = yield authors.restore
         return request
-    options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes}
+    options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes, "decode": authors.decode}
     turns = yield StoreCall("find_turns", (identity,), options)
     request = yield lambda: authors.restore(turns.by_call, turns.by_prefix)
     exchange.notes += authors.notes

@@ -44,6 +44,7 @@ _BLOCKS = (Opaque, Media)
 _MARKS = frozenset(CACHE_MARKS)
 _TOKEN = "cnllm1."
 _AUTHORS, _SEARCH_SIZE = "authors", 200  # bytes for each message
+_DECODED = 4  # bytes of one that is decoded, or of a character
 _UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
 
 
@@ -130,8 +131,8 @@ def kept_turn(message: Message, model: Model) -> TurnRecord | None:
 class _Search:
     """Holds the keys by which the turns of a conversation with a model are looked up, as far as some turn.
 
-    `opened` are the turns whose tokens were read, `by_call` and `by_prefix` the keys to look up, all by index. `chain`
-    has the first `chained` messages.
+    `opened` are the turns whose tokens were read, `by_call` and `by_prefix` the keys to look up, `restored` what was
+    found last with the turn that it gave, all by index. `chain` has the first `chained` messages.
     """
 
     def __init__(self, model: Model) -> None:
@@ -139,6 +140,7 @@ class _Search:
         self.opened: dict[int, Message] = {}
         self.by_call: dict[int, list[str]] = {}
         self.by_prefix: dict[int, bytes] = {}
+        self.restored: dict[int, tuple[TurnRecord, Message]] = {}
         self.chain = Chain()
         self.chained = 0
 
@@ -146,7 +148,7 @@ class _Search:
         """Return the search so far, which may go on by itself."""
         other = _Search(self.model)
         other.opened, other.by_call, other.by_prefix = self.opened.copy(), self.by_call.copy(), self.by_prefix.copy()
-        other.chain, other.chained = self.chain.copy(), self.chained
+        other.chain, other.chained, other.restored = self.chain.copy(), self.chained, self.restored.copy()
         return other
 
 
@@ -154,7 +156,8 @@ class Authors:
     """Finds the authors of a request's assistant turns, and gives the turns back what their client lost.
 
     `call_ids` and `prefixes` are the keys to look up in the store for turns without a valid token; `restore` takes
-    what the store has. `memory` has what was found out about the beginning of the conversation.
+    what the store has. `memory` has what was found out about the beginning of the conversation: only the store is asked
+    again, because another reply may have made a key ambiguous.
     """
 
     def __init__(
@@ -166,16 +169,18 @@ class Authors:
         model: Model,
         memory: MessageMemory | None = None,
     ) -> None:
-        self._request = request
+        self._request, self._memory = request, memory
         self.notes: list[Note] = []
         messages = request.messages
         turns = _wanted_turns(messages, model)
-        kind = (_AUTHORS, codec.token.protocol)
+        self._kind = (_AUTHORS, codec.token.protocol)
+        self._is_kept = memory is not None and turns.start == 0  # else a later turn of the user changes what is wanted
         start, search = 0, _Search(model)
-        if memory is not None and turns.start == 0:  # else a later turn of the user changes what is wanted
-            count, memo = memory.find_start(kind, messages)
+        if memory is not None and self._is_kept:
+            count, memo = memory.find_start(self._kind, messages)
             if memo is not None and memo.model is model:
                 start, search = count, memo.copy()
+        self._search, self._is_new = search, start < len(messages)
         for index in range(start, len(messages)):
             message = messages[index]
             if message.role != "assistant":
@@ -196,9 +201,6 @@ class Authors:
                         search.chain.add(earlier)
                     search.chained = index + 1
                     search.by_prefix[index] = search.chain.key()
-        if memory is not None and turns.start == 0 and start < len(messages):
-            memory.keep_start(kind, messages, search.copy(), _SEARCH_SIZE * len(messages))
-        self._by_call, self._by_prefix = search.by_call, search.by_prefix
         self._messages = list(messages)
         for index, opened in search.opened.items():
             self._messages[index] = opened
@@ -206,12 +208,22 @@ class Authors:
     @property
     def call_ids(self) -> list[str]:
         """Return the first call id of each turn to look up."""
-        return [ids[0] for ids in self._by_call.values()]
+        return [ids[0] for ids in self._search.by_call.values()]
 
     @property
     def prefixes(self) -> list[bytes]:
         """Return the keys of conversations to look up."""
-        return list(self._by_prefix.values())
+        return list(self._search.by_prefix.values())
+
+    def decode(self, digest: bytes, blob: bytes) -> TurnRecord | None:
+        """Return the turn of a content in the store; of one that the memory has always the same object."""
+        if self._memory is None:
+            return decode_turn(blob)
+        key = (_AUTHORS, digest)
+        turn: TurnRecord | None = self._memory.find(key)
+        if turn is None and (turn := decode_turn(blob)) is not None:
+            self._memory.keep(key, turn, _DECODED * len(blob))
+        return turn
 
     def restore(
         self,
@@ -219,13 +231,14 @@ class Authors:
         by_prefix: Mapping[bytes, TurnRecord | Ambiguous] | None = None,
     ) -> Request:
         """Return the request with the authors, reasoning and seals of its turns."""
-        for index, ids in self._by_call.items():
+        search = self._search
+        for index, ids in search.by_call.items():
             if (turn := (by_call or {}).get(ids[0])) is not None:
-                self._messages[index] = _with_turn(self._messages[index], turn)
-        for index, prefix in self._by_prefix.items():
+                self._restore(index, turn)
+        for index, prefix in search.by_prefix.items():
             match (by_prefix or {}).get(prefix):
                 case TurnRecord() as turn:
-                    self._messages[index] = _with_turn(self._messages[index], turn)
+                    self._restore(index, turn)
                 case Ambiguous():
                     self.notes.append(
                         Note(
@@ -235,7 +248,19 @@ class Authors:
                             "left out: the client does not say which one it means",
                         )
                     )
+        if self._memory is not None and self._is_kept and self._is_new:
+            self._memory.keep_start(self._kind, self._request.messages, search, _SEARCH_SIZE * len(self._messages))
         return replace(self._request, messages=self._messages)
+
+    def _restore(self, index: int, turn: TurnRecord) -> None:
+        """Give a turn back what its client lost, in the message that had it before, if there was one."""
+        known, message = self._search.restored.get(index, (None, None))
+        if message is None or known is not turn:
+            message = _with_turn(self._messages[index], turn)
+            self._search.restored[index] = turn, message
+            if self._memory is not None:
+                self._memory.keep_message(message, _DECODED * len(message.reasoning))
+        self._messages[index] = message
 
 
 def _wanted_turns(messages: Sequence[Message], model: Model) -> range:

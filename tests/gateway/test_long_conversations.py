@@ -25,7 +25,7 @@ from cnllm.store.prefix import content_fingerprint
 from cnllm.types import Media, Message, Text
 from cnllm.types.message_memory import MessageMemory
 
-from .support import Upstream, gateway_for, say
+from .support import Answer, Upstream, call, gateway_for, say
 
 Json = dict[str, Any]
 WORDS = st.sampled_from(["Hi", "", "Go on.", "é", "<think>x</think>"])
@@ -240,6 +240,42 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
 
     known, chosen = sent([steps]), [1, 6, 11, 12, 13]
     assert [known[number] for number in chosen] == sent([[steps[number]] for number in chosen])
+
+
+@pytest.mark.parametrize("kind", ["answer", "call"])
+def test_thoughts_that_were_given_back_are_given_back_until_another_reply_makes_them_doubtful(
+    kind: str, tmp_path: Path
+) -> None:
+    """Two conversations of a client begin alike; the endpoint thinks something else in the second."""
+    history: list[Json] = [{"role": "user", "content": "Hi"}]
+    for number in range(4):
+        history += chat_turns(number, "Look.", "", {})
+    history.append({"role": "user", "content": "And?"})
+    id = "call_a1b2c3d4e5f6g7h8i9j0k1"  # of a form that no two calls have
+    weather = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+
+    def reply(thought: str) -> Answer:
+        said = call("上海", thought=thought, ids=[id]) if kind == "call" else say("Yes.")
+        return said if kind == "call" else Answer([{"reasoning_content": thought}, *said.deltas])
+
+    def ask(messages: list[Json]) -> tuple[Json, list[Any]]:
+        body = {"model": "moonshotai-cn/kimi-k3", "max_tokens": 99, "messages": messages, "tools": [weather]}
+        answer = http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        message = answer.json()["choices"][0]["message"]
+        turns = upstream.bodies[-1]["messages"]
+        thoughts = [turn.get("reasoning_content") for turn in turns if turn["role"] == "assistant"]
+        return {key: value for key, value in message.items() if key != "reasoning_content"}, thoughts
+
+    upstream = Upstream(reply("First."), say("A."), say("B."), reply("Second."), say("C."))
+    with gateway_for(upstream, tmp_path, "moonshotai-cn", keys=["the-key-of-the-client"]) as http:
+        message, _ = ask(history)
+        calls = message.get("tool_calls") or []
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
+        turns = [*history, message, *results, {"role": "user", "content": "Go on."}]
+        assert [ask(turns)[1][-1] for _ in range(2)] == ["First."] * 2
+        ask(history)
+        assert ask(turns)[1][-1] not in ("First.", "Second.")
 
 
 def test_conversations_that_differ_in_a_picture_are_two() -> None:

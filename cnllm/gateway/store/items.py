@@ -257,10 +257,18 @@ class StateStore(ABC):
         """Return the failure of an operation. Another thread may have ended it meanwhile."""
         return StoreFailure(self.failure or "it failed a moment ago")
 
-    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
+    def find_turns(
+        self,
+        identity: str,
+        *,
+        call_ids: Iterable[str] = (),
+        prefixes: Iterable[bytes] = (),
+        decode: Callable[[bytes, bytes], TurnRecord | None] = lambda digest, blob: decode_turn(blob),
+    ) -> Turns:
         """Return the turns under many keys in one search: those that made calls, and those that end conversations.
 
-        A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`.
+        A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`. `decode` returns the
+        turn of a content with this digest.
         """
         owner = identity_hash(identity)
         calls = {key_of(b"call", owner, call_id): call_id for call_id in call_ids}
@@ -268,7 +276,7 @@ class StateStore(ABC):
         rows = self._find([*calls, *ends]) if calls or ends else ()
         if rows is None:
             return Turns(failure=self._failed.reason)
-        matches = [(key, decode_turn(blob) if digest else Ambiguous()) for key, digest, blob in rows]
+        matches = [(key, decode(digest, blob) if digest else Ambiguous()) for key, digest, blob in rows]
         return Turns(
             {calls[key]: turn for key, turn in matches if key in calls and type(turn) is TurnRecord},
             {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
