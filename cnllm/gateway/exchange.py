@@ -349,23 +349,23 @@ class Exchange:
 
     def _for_client(self, reply: Reply) -> Reply:
         """Return a reply with the client's ids, and with tokens."""
-        parts = join_texts(reply.message.parts) if self._joins_texts else reply.message.parts
-        parts = tuple([part if type(part) is Text else self._seal_part(part) for part in parts])
-        calls = {part.id: part for part in parts if type(part) is ToolCall}
+        parts: list[Part] = []
+        calls: dict[str, ToolCall] = {}
+        for part in join_texts(reply.message.parts) if self._joins_texts else reply.message.parts:
+            if type(part) is not Text:
+                part = self._with_id(self._sealer.part(part))
+                if type(part) is ToolCall:
+                    calls[part.id] = part
+            parts.append(part)
         return replace(
             reply,
             id=self.id,
             model=self._shown_model,
             usage=self._counts(reply),
-            message=replace(reply.message, parts=parts),
-            tool_calls=[calls.get(self._id(call.id), self._with_id(call)) for call in reply.tool_calls],
-            incomplete=[self._with_id(call) for call in reply.incomplete],
+            message=replace(reply.message, parts=tuple(parts)),
+            tool_calls=[calls.get(self._id(call.id)) or self._with_id(call) for call in reply.tool_calls],
+            incomplete=[*map(self._with_id, reply.incomplete)],
         )
-
-    def _seal_part(self, part: Part) -> Part:
-        """Return a part with its token, and with the id that the client sees."""
-        sealed: Part = self._with_id(self._sealer.part(part))
-        return sealed
 
     def reply_notes(self, reply: Reply) -> list[Note]:
         """Return the notes of a reply, with those on what the client's protocol has no place for, or requires."""
@@ -444,27 +444,25 @@ class Exchange:
             return None
         if reply.finish in ("cut", "error") or reply.incomplete:
             return _BROKEN
-        takes_raw = server_codec(self.protocol).takes_raw
         for call in reply.tool_calls:
             if call.arguments is not None or call.excluded:
                 continue
             if break_off(call.raw):
                 return _BROKEN
-            if not takes_raw(call, self.body):
+            if not server_codec(self.protocol).takes_raw(call, self.body):
                 return Failure(502, _UNREADABLE.format(call.name), _BROKEN.code)
         return None
 
     # ── state ────────────────────────────────────────────────────────────────
 
-    def turn(self, reply: Reply) -> tuple[TurnRecord | None, list[str], bytes]:
-        """Return what the store keeps of a reply: the turn, the ids of its calls, and the key of the conversation."""
-        parts = tuple([self._with_id(part) if type(part) is ToolCall else part for part in reply.message.parts])
-        message = replace(reply.message, parts=parts)
-        turn = kept_turn(message, self.model)
+    def turn(self, reply: Reply) -> tuple[TurnRecord | None, list[str], bytes | None]:
+        """Return what the store keeps of a reply: the turn, and the ids of its calls or the key of the conversation."""
+        message = reply.message
+        turn = kept_turn(message, self.model, self._id)
         if turn is None:
-            return None, [], b""
-        call_ids = [part.id for part in parts if type(part) is ToolCall and not part.excluded]
-        return turn, call_ids, b"" if call_ids else conversation_key(self.request.messages, message, self._memory)
+            return None, [], None
+        call_ids = [self._id(part.id) for part in message.parts if type(part) is ToolCall and not part.excluded]
+        return turn, call_ids, None if call_ids else conversation_key(self.request.messages, message, self._memory)
 
     def _with_id(self, part: Any) -> Any:
         """Return a part; a call has the id that the client sees."""

@@ -8,7 +8,7 @@ is another model's. Everything here is pure; the driver reads and writes the sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -87,6 +87,8 @@ class Sealer:
 
         `calls` is the number of calls before it, where they have not come.
         """
+        if self._keys is None or not self._api.token_parts:
+            return part
         calls = self._calls if calls is None else calls
         if type(part) is Reasoning:
             self._waiting.append((calls, part))
@@ -97,7 +99,7 @@ class Sealer:
         else:
             return part
         parts = tuple([waiting for place, waiting in self._waiting if place <= calls])
-        if self._keys is None or not parts or type(part) not in self._api.token_parts:
+        if not parts or type(part) not in self._api.token_parts:
             return part
         self._waiting = [(place, waiting) for place, waiting in self._waiting if place > calls]
         text_digest = None
@@ -109,20 +111,24 @@ class Sealer:
         return self._codec.token.write(part, token)
 
 
-def kept_turn(message: Message, model: Model) -> TurnRecord | None:
-    """Return what a client may lose of a reply; None where there is nothing. Calls tell the places of reasoning."""
+def kept_turn(message: Message, model: Model, client_id: Callable[[str], str] = str) -> TurnRecord | None:
+    """Return what a client may lose of a reply; None where there is nothing. Calls tell the places of reasoning.
+
+    `client_id` returns the id under which the client knows a call.
+    """
     parts: list[Part] = []
     has_blocks = False  # the client sends a block, but not who wrote it
-    last = max((index for index, part in enumerate(message.parts) if type(part) is Reasoning), default=-1)
-    for index, part in enumerate(message.parts):
+    thinks = False  # behind a part
+    for part in reversed(message.parts):
         if type(part) is Reasoning:
+            thinks = True
             parts.append(part)
         elif type(part) is ToolCall:
-            if part.seal is not None or index < last:
-                parts.append(ToolCall(part.id, part.name, seal=part.seal))
+            if part.seal is not None or thinks:
+                parts.append(ToolCall(client_id(part.id), part.name, seal=part.seal))
         elif type(part) is not Text or _has_data(part, model.protocol):
             has_blocks = True
-    return TurnRecord(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
+    return TurnRecord(model.provider, model.id, model.protocol, tuple(parts[::-1])) if parts or has_blocks else None
 
 
 # ── requests ──────────────────────────────────────────────────────────────────

@@ -63,7 +63,7 @@ def citation_fields(citation: Citation, offset: int = 0) -> dict[str, Any]:
 
 def stream_id(id: str, prefix: str) -> str:
     """Return the id of a stream: the caller's own, unless it has the form of another protocol."""
-    return reply_id(id, prefix, is_own=_FOREIGN_PREFIX.match(id) is None)
+    return id if id.startswith(prefix) else reply_id(id, prefix, is_own=_FOREIGN_PREFIX.match(id) is None)
 
 
 def with_counts(counts: dict[str, Any], extra: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -71,8 +71,10 @@ def with_counts(counts: dict[str, Any], extra: dict[str, Any], names: Mapping[st
 
     `names` renames keys that another protocol calls differently.
     """
+    if "usage" not in extra:
+        return counts
     out: dict[str, Any] = {}
-    for key, value in extra.get("usage", {}).items():
+    for key, value in extra["usage"].items():
         if key.islower():
             out[names.get(key, key)] = value
     merge_patch(out, counts)

@@ -47,13 +47,12 @@ def reply_notes(protocol: str, reply: Reply) -> list[Note]:
     protocol = str.__str__(protocol)
     codec = server_codec(protocol)
     parts = reply.message.parts
-    notes = [
-        Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place")
-        for part in parts
-        if type(part) is Media and not codec.takes_media(part)
-    ]
+    notes: list[Note] = []
+    for part in parts:
+        if type(part) is Media and not codec.takes_media(part):
+            notes.append(Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place"))
     did = f"left out: {protocol} has no place for it"
-    if blocks := foreign_blocks(protocol, parts):
+    if Opaque in map(type, parts) and (blocks := foreign_blocks(protocol, parts)):
         notes.append(Note("block-foreign", "messages", _listing(blocks), did))
     if keys := [
         *_part_keys(reply, protocol, codec),
@@ -95,11 +94,11 @@ def _is_foreign(sealed: Part | Citation, protocol: str) -> bool:
 
 def _part_keys(reply: Reply, protocol: str, codec: ServerCodec) -> Iterator[str]:
     """Yield the names of the keys beside texts, media and sources that the protocol does not have."""
-    known = [citation.seal.data for citation in reply.citations if citation.seal is not None]
     for part in reply.message.parts:
         if type(part) is Media:
             yield from ((key for key, value in (part.extra or {}).items() if value and key not in codec.media_keys))
         if type(part) in (Text, Media) and _is_foreign(part, protocol):
+            known = [citation.seal.data for citation in reply.citations if citation.seal is not None]
             for key, value in seal_data(part.seal).items():
                 inner = value if key in ("item", "part") and type(value) is dict else {key: value}
                 for name, own in inner.items():
@@ -192,9 +191,7 @@ def moved(citation: Citation, added: list[tuple[int, int]]) -> Citation:
 def with_blocks(reply: Reply, protocol: str) -> Reply:
     """Return the reply; one of nothing but blocks that the protocol has no place for has a line of text."""
     parts = reply.message.parts
-    if reply.text or reply.tool_calls or any(type(part) is Media for part in parts):
-        return reply
-    if not (blocks := foreign_blocks(protocol, parts)):
+    if reply.text or reply.tool_calls or Media in map(type, parts) or not (blocks := foreign_blocks(protocol, parts)):
         return reply
     text = blocks_line(blocks)
     message = replace(reply.message, parts=(*parts, Text(text)))

@@ -240,8 +240,7 @@ def _open_end(word: str | None) -> dict[str, Any]:
 def _executable(reply: Reply) -> Reply:
     """Return the reply without its excluded calls."""
     parts = reply.message.parts
-    found = [part for part in (*parts, *reply.tool_calls, *reply.incomplete) if type(part) is ToolCall]
-    if not [call for call in found if call.excluded]:
+    if True not in [p.excluded for p in (*parts, *reply.tool_calls, *reply.incomplete) if type(p) is ToolCall]:
         return reply
     calls = [call for call in reply.tool_calls if not call.excluded]
     parts_left = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)

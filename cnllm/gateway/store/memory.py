@@ -43,6 +43,7 @@ class MemoryStore(StateStore):
 
     def __init__(self, bounds: StoreBounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds or _DEFAULT
+        self._owner_count, self._owner_bytes = self._bounds.identity_count, self._bounds.identity_bytes
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
         # The oldest first. A plain dict whose first entries were deleted looks for its first one among their places.
@@ -92,7 +93,7 @@ class MemoryStore(StateStore):
             else:
                 clear.append(key)
         item = _Item(new.owner, now, new.digest, bytes(new.blob), clear, _size(new.blob, len(clear)))
-        fits = bool(clear) and item.size <= self._bounds.identity_bytes
+        fits = bool(clear) and item.size <= self._owner_bytes
         if fits:
             self._add(item)
         self._evict(new.owner, now)
@@ -131,9 +132,7 @@ class MemoryStore(StateStore):
         """Drop the oldest items of this identity, then of all, until the bounds hold, and a few that are too old."""
         bounds = self._bounds
         owner = self._owners.get(name)
-        while (
-            owner and owner.items and (owner.bytes > bounds.identity_bytes or len(owner.items) > bounds.identity_count)
-        ):
+        while owner and owner.items and (owner.bytes > self._owner_bytes or len(owner.items) > self._owner_count):
             self._drop(next(iter(owner.items)))
         while self._items and (self._bytes > bounds.bytes or len(self._items) > bounds.count):
             self._drop(next(iter(self._items)))

@@ -92,8 +92,8 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             calls,
             finish,
             counts,
-            _text(data.get("id")),
-            _text(data.get("model")),
+            (id or None) if type(id := data.get("id")) is str else None,
+            (model or None) if type(model := data.get("model")) is str else None,
             (created or None) if type(created) in (int, float) else None,
             extra,
         )
@@ -117,11 +117,6 @@ def _calls(items: Any) -> list[tuple[str, str, str]] | None:
             return None
         calls.append((id, name, arguments))
     return calls
-
-
-def _text(value: Any) -> str | None:
-    """Return a text; None for anything else, and where it is empty."""
-    return value or None if type(value) is str else None
 
 
 # ── chunks ────────────────────────────────────────────────────────────────────

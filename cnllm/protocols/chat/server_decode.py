@@ -222,9 +222,9 @@ def _tool_name(entry: Any) -> str | None:
 def custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the names of the custom tools in a request body."""
     tools = (request or {}).get("tools")
-    customs = [t for t in tools if isinstance(t, dict) and t.get("type") == "custom"] if isinstance(tools, list) else []
-    entries = [entry for tool in customs if (entry := _nested(tool)).get("type") == "custom"]
-    return frozenset(name for entry in entries if (name := _tool_name(entry)) is not None)
+    found = tools if isinstance(tools, list) else ()
+    entries = [_nested(tool) for tool in found if isinstance(tool, dict) and tool.get("type") == "custom"]
+    return frozenset([n for t in entries if t["type"] == "custom" and (n := _tool_name(t)) is not None])
 
 
 _PLAIN_ROLES = ("user", "assistant", "system")

@@ -61,7 +61,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
     if details:
         message[DETAILS] = details
-    message |= media_keys([part for part in reply.message.parts if type(part) is Media])
+    if Media in map(type, reply.message.parts):
+        message |= media_keys([part for part in reply.message.parts if type(part) is Media])
     if annotations := [*map(_annotation, reply.citations), *reply.extra.get("annotations", ())]:
         message["annotations"] = annotations
     if reply.tool_calls:
