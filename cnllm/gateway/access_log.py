@@ -106,6 +106,8 @@ def _shorten(entry: Entry) -> None:
     Of very many notes the first ones stay.
     """
     entry.outcome = _short(entry.outcome)
+    if sum([len(note.said) + len(note.did) for note in entry.notes]) <= _LONGEST_TEXT:
+        return
     size, notes = 0, []
     for note in entry.notes:
         if len(note.said) > _LONGEST_TEXT or len(note.did) > _LONGEST_TEXT:
@@ -225,21 +227,19 @@ class _PipeHandler(_Lines):
 def hide_keys(entry: Entry, keys: Iterable[str]) -> None:
     """Hide the keys of a client in the texts of an entry: by mistake one may stand in a path, a name or a tag."""
     secrets = tuple(keys)
-    for name in ("path", "outcome", "tag"):
-        text: str = getattr(entry, name)
-        # A text without a known key has a guessed one only where the request was refused: its words mean nothing here.
-        if text and (entry.status >= 400 or _has_key(text, secrets)):
-            setattr(entry, name, hide_secrets(text, secrets))
-    if [note for note in entry.notes if _has_key(f"{note.said} {note.did}", secrets)]:
+    notes = "\n".join([f"{note.said} {note.did}" for note in entry.notes])
+    if [secret for secret in secrets if secret in notes]:
         entry.notes = [
             replace(note, said=hide_secrets(note.said, secrets), did=hide_secrets(note.did, secrets))
             for note in entry.notes
         ]
-
-
-def _has_key(text: str, secrets: tuple[str, ...]) -> bool:
-    """Whether a text has one of the keys."""
-    return any(secret in text for secret in secrets)
+    # A text without a known key has a guessed one only where the request was refused: its words mean nothing here.
+    is_refused = entry.status >= 400
+    texts = f"{entry.path}\n{entry.outcome}\n{entry.tag}"
+    for name in ("path", "outcome", "tag") if is_refused or [key for key in secrets if key in texts] else ():
+        text: str = getattr(entry, name)
+        if text and (is_refused or [key for key in secrets if key in text]):
+            setattr(entry, name, hide_secrets(text, secrets))
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def as_text(value: Any) -> str:
 
 def encodable_text(text: str) -> str:
     """Return the text with characters that UTF-8 can hold."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def utc_now() -> str:

@@ -167,8 +167,7 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
     entry.cost = reply.cost
     entry.registry = reply.registry
     entry.reply_id, entry.reply_model = reply.id, reply.model
-    calls = [*reply.tool_calls, *reply.incomplete]
-    entry.tool_calls = len(calls)
+    entry.tool_calls = len(reply.tool_calls) + len(reply.incomplete)
     entry.tool_errors = (entry.tool_errors or 0) + sum([call.problem is not None for call in reply.tool_calls])
     entry.recovered = not _RECOVERIES.isdisjoint([note.code for note in notes]) or None
     entry.cut = entry.recovered or reply.finish == "cut" or None

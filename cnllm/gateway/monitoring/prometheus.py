@@ -11,25 +11,26 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.monitoring.entry import Entry
-from cnllm.gateway.monitoring.updates import METRICS, Update, updates
+from cnllm.gateway.monitoring.updates import METRICS, Counts, Observation, add_request
 
 __all__ = ["FOLDER", "Metrics", "drop_process", "shared_folder"]
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which processes share their metrics."""
 
-_HISTOGRAMS = frozenset(name for name, metric in METRICS.items() if metric.kind == "histogram")
 _WARN_SECONDS = 60.0  # between two lines about counts that cannot be written
 _PREFIXES = {"counter": "counter", "histogram": "histogram", "gauge": "gauge_livesum"}
 """The beginnings of the names that `prometheus-client` gives its files, by the kind of their metrics."""
 _FILE_BYTES = 64 * 1024  # of a file at first; it doubles each time
 _VALUE_BYTES = 128  # of a value in such a file beside its labels: a number, a time, the name of a bucket
+_MOST_OBSERVED = 512  # values of histograms
 _MOST = 4096  # sets of labels of one metric: a registry with more models counts the others together
 
 _log = logging.getLogger("cnllm.gateway")
@@ -45,7 +46,8 @@ class Metrics:
         self._registry: Any = None
         self._metrics: dict[str, Any] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
-        self._counts: dict[tuple[str, tuple[str, ...]], float] = {}  # since the last scrape
+        self._counts: Counts = defaultdict(float)  # since the last scrape
+        self._observed: list[Observation] = []  # since the last scrape
         self._is_missing = False
         self._is_shared = False  # with other processes, any of which may answer a scrape
         self._warned = -_WARN_SECONDS
@@ -61,7 +63,7 @@ class Metrics:
             return
         self._is_shared = FOLDER in os.environ
         registry = prometheus_client.CollectorRegistry()
-        with self._warning():
+        try:
             if self._is_shared and not os.path.isdir(os.environ[FOLDER]):
                 os.makedirs(os.environ[FOLDER], exist_ok=True)
                 _log.warning("the folder of the metrics was removed, and with it the counts of all processes")
@@ -72,41 +74,37 @@ class Metrics:
                 self._metrics[name] = make(name, metric.help, metric.labels, registry=registry, **metric.options)
             self._metrics["cnllm_workers"].set(1)
             self._registry = registry
+        except OSError as error:
+            self._warn(error)
 
     def count(self, entry: Entry, model: str) -> None:
-        """Count a request that has ended. A disk that fails stops no request."""
+        """Count a request that has ended. A disk that fails stops no request.
+
+        What is counted is gathered until a scrape asks for it, unless another process may answer that.
+        """
         self.start()
         if self._registry is not None:
-            with self._warning():
-                self._apply(updates(entry, model))
+            add_request(entry, model, self._counts, self._observed)
+            if self._is_shared or len(self._counts) > _MOST or len(self._observed) > _MOST_OBSERVED:
+                self._flush()
 
-    @contextlib.contextmanager
-    def _warning(self) -> Iterator[None]:
+    def _warn(self, error: OSError) -> None:
         """Say in the log why the files of the metrics cannot be written, once a minute."""
-        try:
-            yield
-        except OSError as error:
-            if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
-                self._warned = now
-                _log.warning("the metrics lack some requests: %s", error)
-
-    def _apply(self, changes: Iterable[Update]) -> None:
-        """Apply changes. Counters are added up until a scrape asks for them, unless another process may answer it."""
-        counts = self._counts
-        for name, labels, value in changes:
-            if name in _HISTOGRAMS:
-                self._child(name, labels).observe(value)
-            else:
-                key = (name, labels)
-                counts[key] = counts.get(key, 0.0) + value
-        if self._is_shared or len(counts) > _MOST:
-            self._flush()
+        if (now := time.monotonic()) - self._warned >= _WARN_SECONDS:
+            self._warned = now
+            _log.warning("the metrics lack some requests: %s", error)
 
     def _flush(self) -> None:
-        """Add the counts to their counters. One that cannot be written is kept."""
-        for name, labels in list(self._counts):
-            counter = self._child(name, labels)
-            counter.inc(self._counts.pop((name, labels)))
+        """Add the counts to their counters, and the values to their histograms. A count that is not written is kept."""
+        observed, self._observed = self._observed, []
+        try:
+            for name, labels, value in observed:
+                self._child(name, labels).observe(value)
+            for name, labels in list(self._counts):
+                counter = self._child(name, labels)
+                counter.inc(self._counts.pop((name, labels)))
+        except OSError as error:
+            self._warn(error)
 
     def _child(self, name: str, labels: tuple[str, ...]) -> Any:
         """Return the counter or histogram of a set of labels; beyond the bound that of all others."""
@@ -134,8 +132,7 @@ class Metrics:
             if self._is_shared:
                 registry = CollectorRegistry()
                 registry.register(_SharedFiles(multiprocess.MultiProcessCollector(None)))  # type: ignore[no-untyped-call]
-            with self._warning():
-                self._flush()
+            self._flush()
             encode, media_type = choose_encoder(accept)
             return encode(registry), media_type
         except (OSError, ValueError) as error:
@@ -186,7 +183,7 @@ def _take_space(name: str, labels: tuple[str, ...]) -> None:
     `prometheus-client` would leave holes there, and the system ends a process that writes to one on a full disk.
     """
     metric = METRICS[name]
-    values = len(metric.options["buckets"]) + 2 if name in _HISTOGRAMS else 1
+    values = len(metric.options["buckets"]) + 2 if metric.kind == "histogram" else 1
     need = values * (len(json.dumps([name, metric.labels, labels, metric.help])) + _VALUE_BYTES)
     path = os.path.join(os.environ[FOLDER], f"{_PREFIXES[metric.kind]}_{os.getpid()}.db")
     with open(path, "a+b", buffering=0) as file:  # ours: a file of the metrics of this process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, Literal, get_args, get_type_hints
@@ -13,12 +14,13 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types.note_codes import NoteCode
 
-__all__ = ["METRICS", "Metric", "Update", "flag_label", "model_label", "outcome_of", "updates"]
+__all__ = ["METRICS", "Counts", "Metric", "Observation", "add_request", "flag_label", "model_label", "outcome_of"]
 
 Kind = Literal["counter", "histogram", "gauge"]
 _SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _SPEEDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 _OTHER = "other"
+_KINDS = ("input", "output", "reasoning", "cached", "cache_write")  # of tokens
 _LEFT = ("client-has-gone", "server-stopped")
 """The outcomes of requests that ended before their call did."""
 _CODES = frozenset(get_args(NoteCode))
@@ -52,8 +54,11 @@ class Metric(Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
-Update = tuple[str, tuple[str, ...], float]
-"""A change of a metric: its name, the values of its labels, and an amount to add, or a value to observe."""
+Counts = defaultdict[tuple[str, tuple[str, ...]], float]
+"""What is added to counters, by their names and the values of their labels."""
+
+Observation = tuple[str, tuple[str, ...], float]
+"""A value for a histogram, behind its name and the values of its labels."""
 
 
 METRICS: dict[str, Metric] = {
@@ -101,54 +106,49 @@ METRICS: dict[str, Metric] = {
 """Every metric by its name."""
 
 
-def updates(entry: Entry, model: str) -> Iterator[Update]:
-    """Yield the changes that a finished request makes. `model` is the label of its model, empty for none."""
+def add_request(entry: Entry, model: str, counts: Counts, observed: list[Observation]) -> None:
+    """Add what a finished request changes. `model` is the label of its model, empty for none."""
     status = str(entry.status or 0)
-    yield "cnllm_requests_total", (entry.verb, entry.protocol, model, status, outcome_of(entry)), 1.0
+    counts["cnllm_requests_total", (entry.verb, entry.protocol, model, status, outcome_of(entry))] += 1.0
     if entry.key:
-        yield "cnllm_key_requests_total", (entry.key, status), 1.0
+        counts["cnllm_key_requests_total", (entry.key, status)] += 1.0
         if entry.cost is not None:
-            yield "cnllm_key_cost_total", (entry.key, entry.cost.currency), float(entry.cost.amount)
+            counts["cnllm_key_cost_total", (entry.key, entry.cost.currency)] += float(entry.cost.amount)
     for labels in entry.soft_budgets:
-        yield "cnllm_soft_budget_requests_total", labels, 1.0
+        counts["cnllm_soft_budget_requests_total", labels] += 1.0
     if entry.verb != "generate" or not model:
         return
     if entry.error:
-        yield "cnllm_errors_total", (model, entry.error), 1.0
+        counts["cnllm_errors_total", (model, entry.error)] += 1.0
     if entry.first is not None:
-        yield "cnllm_first_token_seconds", (model,), entry.first
+        observed.append(("cnllm_first_token_seconds", (model,), entry.first))
     if entry.tokens_per_second is not None:
-        yield "cnllm_output_tokens_per_second", (model,), entry.tokens_per_second
+        observed.append(("cnllm_output_tokens_per_second", (model,), entry.tokens_per_second))
     if entry.finish:
-        yield from _of_reply(entry, model)
+        observed.append(("cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds))
+        if (usage := entry.usage) is not None:
+            for kind in _KINDS:
+                if count := getattr(usage, kind):
+                    counts["cnllm_tokens_total", (model, kind)] += count
     if (cost := entry.cost) is not None:
-        yield "cnllm_cost_total", (model, cost.currency), float(cost.amount)
+        counts["cnllm_cost_total", (model, cost.currency)] += float(cost.amount)
     if not cost.complete if cost is not None else _may_cost(entry):
-        yield "cnllm_cost_unknown_total", (model,), 1.0
+        counts["cnllm_cost_unknown_total", (model,)] += 1.0
     if entry.cut:
-        yield "cnllm_cuts_total", (model,), 1.0
+        counts["cnllm_cuts_total", (model,)] += 1.0
     if entry.recovered:
-        yield "cnllm_recoveries_total", (model,), 1.0
+        counts["cnllm_recoveries_total", (model,)] += 1.0
     for note in entry.notes:
         code = note.code if note.code in _CODES else _OTHER
-        yield "cnllm_notes_total", (model, flag_label(note.flag), code), 1.0
+        counts["cnllm_notes_total", (model, flag_label(note.flag), code)] += 1.0
     if entry.tool_calls:
-        yield "cnllm_tool_calls_total", (model,), entry.tool_calls
+        counts["cnllm_tool_calls_total", (model,)] += entry.tool_calls
     if entry.tool_results:
-        yield "cnllm_tool_results_total", (model,), entry.tool_results
+        counts["cnllm_tool_results_total", (model,)] += entry.tool_results
     if entry.tool_errors:
-        yield "cnllm_tool_errors_total", (model,), entry.tool_errors
+        counts["cnllm_tool_errors_total", (model,)] += entry.tool_errors
     if entry.broken:
-        yield "cnllm_broken_chains_total", (model, entry.broken), 1.0
-
-
-def _of_reply(entry: Entry, model: str) -> Iterator[Update]:
-    """Yield the changes by the reply of a model."""
-    yield "cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds
-    if (usage := entry.usage) is not None:
-        for kind in ("input", "output", "reasoning", "cached", "cache_write"):
-            if count := getattr(usage, kind):
-                yield "cnllm_tokens_total", (model, kind), count
+        counts["cnllm_broken_chains_total", (model, entry.broken)] += 1.0
 
 
 def _may_cost(entry: Entry) -> bool:
