@@ -71,7 +71,8 @@ class AsyncCallRun(CallDriver):
                 yield batch
             raise public_error from error.__cause__
         finally:
-            await self.close()
+            if self._body is not None:
+                await self.close()
             self._report_end()
 
     def leave(self) -> None:
@@ -141,7 +142,7 @@ class AsyncCallRun(CallDriver):
         broken: TransportError | None = None
         try:
             async for chunk in self._body:
-                if not take(chunk):
+                if not take(chunk) or getattr(self._body, "has_ended", False):
                     break
         except TransportError as error:
             broken = error
@@ -274,7 +275,6 @@ class AsyncStream(AsyncClosing, Generic[Answer_co]):
         if self._events is not None:
             await self._events.aclose()
         await self._batches.aclose()
-        await self._opened.close()
 
     def _is_read_elsewhere(self) -> bool:
         """Whether another task waits for events."""

@@ -244,7 +244,7 @@ class BodyPieces:
         """Add a piece, and return whether more may be read."""
         self.all.append(chunk)
         now = time.monotonic()
-        if not _is_chatter(chunk):
+        if chunk[:1] not in _CHATTER or not _is_chatter(chunk):
             self._last = now
         elif self._seconds is not None and now - self._last > self._seconds:
             raise IdleTimeout(
@@ -262,8 +262,6 @@ class BodyPieces:
 
 def _is_chatter(chunk: bytes) -> bool:
     """Whether a piece of a body holds nothing but white space and comments of server-sent events."""
-    if chunk[:1] not in _CHATTER:
-        return False
     return not chunk.strip() or (
         chunk.endswith((b"\n", b"\r")) and all(line.strip()[:1] in (b"", b":") for line in chunk.splitlines())
     )

@@ -125,7 +125,7 @@ class CallRun(CallDriver):
         broken: TransportError | None = None
         try:
             for chunk in self._body:
-                if not take(chunk):
+                if not take(chunk) or getattr(self._body, "has_ended", False):
                     break
         except TransportError as error:
             broken = error

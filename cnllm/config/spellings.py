@@ -21,7 +21,7 @@ _CUT_END = re.compile(r"(?:[%\\&][#%\\ux0-9a-zA-Z]{0,9})?(?:…|\.\.\.|\Z)")
 _SEPARATOR = ":?"
 _PREFIX_SIZE = 3
 _SIGNS = ("%", "&", "\\u", "\\x")
-_SIGN_BYTES = tuple(sign.encode() for sign in _SIGNS)
+_has_code = re.compile(rb"\\[ux]").search
 
 
 class SecretFinder:
@@ -102,15 +102,11 @@ class SecretFinder:
         """Whether UTF-8 data may hold a secret in any spelling. False is certain. It costs a few searches."""
         lower_data = data.lower()
         find = lower_data.find  # `in` first tries whether the bytes on its left are a number, which costs more
-        for needle in self._needles:
-            if find(needle) >= 0:
-                return True
-        if self._unsearchable:
+        if self._unsearchable or max(map(find, self._needles), default=-1) >= 0:
             return True
-        for sign in _SIGN_BYTES:
-            if find(sign) >= 0:
-                return self._has_escapes(lower_data.decode("latin-1"))
-        return False
+        if find(b"%") < 0 and find(b"&") < 0 and _has_code(lower_data) is None:
+            return False
+        return self._has_escapes(lower_data.decode("latin-1"))
 
     def spans(self, text: str, *, cut: bool = False) -> list[tuple[int, int]]:
         """Return the places of secrets as sorted (start, end) without overlaps. `cut`: beginnings at an end count."""

@@ -4,10 +4,11 @@ A transport is any object with `send(plan)`, which sends a plan (its method, url
 timeouts) and returns (status, headers with names in lower case, an iterator of the body's bytes); for `AsyncClient` an
 `async send` and an async iterator. It raises `TransportError`, before and while the body is read. If the iterator has
 `close`/`aclose`, the client calls it when it reads no more. If it has `set_read_deadline(seconds)`, reading ends after
-that time, as if the body had ended. If it has `drain()`, the client calls it before `close` when a reply is complete:
-it reads the last bytes, so that the connection can serve again, and ignores errors. A transport may have
-`interrupt(plan)`, for another thread or task than the one that waits in `send`: the send of that plan, the same object,
-ends with a `TransportError`. `set_read_deadline(0)` may come from another one, too.
+that time, as if the body had ended. If it has `has_ended`, nothing more is read where that is true. If it has
+`drain()`, the client calls it before `close` when a reply is complete: it reads the last bytes, so that the connection
+can serve again, and ignores errors. A transport may have `interrupt(plan)`, for another thread or task than the one
+that waits in `send`: the send of that plan, the same object, ends with a `TransportError`. `set_read_deadline(0)` may
+come from another one, too.
 
 There are two adapters: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
 (`cnllm.transports.fast`). The extra `fast` installs it, and it is used where it is installed.

@@ -325,6 +325,11 @@ class FastBody(ABC):
         elif reader.complete:
             self._release(reusable=reader.reusable)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of the body was read."""
+        return self._connection is None and self._fault is None and not (self._ready or self._interrupted)
+
     @abstractmethod
     def _release(self, *, reusable: bool) -> None:
         """Give the connection back to its pool, once."""

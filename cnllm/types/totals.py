@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 
 from cnllm.types import Cost, Reply, Usage
 
-__all__ = ["UNKNOWN_REQUEST", "exact", "is_counted", "sum_costs", "total_usage", "with_costs", "with_totals"]
+__all__ = ["EXACT", "UNKNOWN_REQUEST", "exact", "is_counted", "sum_costs", "total_usage", "with_costs", "with_totals"]
 
 UNKNOWN_REQUEST = "request"
 """The word in `Cost.missing` for a request of unknown cost."""
@@ -20,7 +20,7 @@ UNKNOWN_REQUEST = "request"
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_CONTEXT = Context(
+EXACT = Context(  # in which sums are counted
     prec=200,  # digits: no sum of amounts has so many
     rounding=ROUND_HALF_EVEN,
     Emin=-999_999,
@@ -36,7 +36,7 @@ def exact(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def count(*args: P.args, **kwargs: P.kwargs) -> T:
-        with localcontext(_CONTEXT):
+        with localcontext(EXACT):
             return function(*args, **kwargs)
 
     return count

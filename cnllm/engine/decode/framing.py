@@ -319,6 +319,8 @@ def _is_error(line: bytes) -> bool:
 
 def detect_mode(head: bytes, *, at_end: bool = False) -> str | None:
     """Return the mode that the first bytes indicate, "sse" or "whole"; None while both are possible."""
+    if head[:1] == b"{":  # most often
+        return "whole"
     if head[:3] == BOM:
         text = head[3:].lstrip(BLANK)
     elif not at_end and BOM.startswith(head[:3]):

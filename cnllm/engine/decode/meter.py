@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any
@@ -30,7 +30,7 @@ from cnllm.protocols.reported import InvalidCounts, as_count, counts_reader
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, UsagePaths
 from cnllm.types import Cost, Media, Opaque, Part, Reply, Usage
 from cnllm.types.parts import CACHE_MARK, seal_data
-from cnllm.types.totals import exact
+from cnllm.types.totals import EXACT, exact
 
 __all__ = ["WEB_SEARCH", "Meter", "may_mark_cache", "meter_of", "paid_calls"]
 
@@ -69,7 +69,7 @@ class Meter:
         self.depends_on_time = price is not None and bool(price.off_peak or "until" in (price.promotion or {}))
         """Whether the prices are not the same at all times."""
         is_metered = price is None or price.currency is None or self._reported or self._media
-        self._plain_rates = None if price is None or is_metered else lru_cache(4)(partial(_plain_rates, price))
+        self._plain_rates = None if price is None or is_metered else lru_cache(4)(exact(partial(_plain_rates, price)))
 
     def knows_time(self, created: float | None) -> bool:
         """Whether it is known by which hours and days a reply of this time, in seconds since 1970, is charged."""
@@ -93,7 +93,6 @@ class Meter:
                 elif value not in (None, "", False) and type(value) is not dict:
                     known[name] = None
 
-    @exact
     def cost(
         self,
         reply: Reply,
@@ -113,26 +112,27 @@ class Meter:
         is_plain = not is_cut and not invalid and (not calls or all(number == 0 for number in calls.values()))
         if is_plain and (plain := self._plain_cost(reply.usage, created, reply.extra)) is not None:
             return plain
-        counts = _own_counts(reply.extra)
-        price = self._price
-        computed: Cost | None = None
-        if price is not None and price.currency is not None:
-            total = CostSum()
-            facts = self._facts(reply, plan, calls, invalid, is_cut=is_cut)
-            usage = reported_counts(reply.usage, answered=bool(reply.message.parts))
-            for part in [usage] if is_cut or invalid else self._requests(usage, counts):
-                add_tokens(total, part, price, created, facts)
-            self._add_iterations(total, counts, created, facts)
-            for name, rule in self._calls.items():
-                free = 0 if name in paid else _free_calls(reply, rule, wire(plan.model.protocol).free_actions)
-                _add_calls(total, name, rule, calls.get(name, 0), free, is_cut=is_cut)
-            computed = total.cost(price.currency)
-        is_partial = is_cut or "output" in invalid
-        reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
-        if reported is None:
-            return computed
-        figure = None if computed is None or computed.currency != reported.currency else computed.amount
-        return replace(reported, computed=figure)
+        with localcontext(EXACT):
+            counts = _own_counts(reply.extra)
+            price = self._price
+            computed: Cost | None = None
+            if price is not None and price.currency is not None:
+                total = CostSum()
+                facts = self._facts(reply, plan, calls, invalid, is_cut=is_cut)
+                usage = reported_counts(reply.usage, answered=bool(reply.message.parts))
+                for part in [usage] if is_cut or invalid else self._requests(usage, counts):
+                    add_tokens(total, part, price, created, facts)
+                self._add_iterations(total, counts, created, facts)
+                for name, rule in self._calls.items():
+                    free = 0 if name in paid else _free_calls(reply, rule, wire(plan.model.protocol).free_actions)
+                    _add_calls(total, name, rule, calls.get(name, 0), free, is_cut=is_cut)
+                computed = total.cost(price.currency)
+            is_partial = is_cut or "output" in invalid
+            reported = None if self._reported is None else _reported_cost(counts, self._reported, is_partial=is_partial)
+            if reported is None:
+                return computed
+            figure = None if computed is None or computed.currency != reported.currency else computed.amount
+            return replace(reported, computed=figure)
 
     def _plain_cost(self, usage: Usage, created: float | None, extra: Mapping[str, Any]) -> Cost | None:
         """Return the cost of a reply whose price depends on its minute and its input alone; None for any other."""
@@ -141,9 +141,9 @@ class Meter:
             return None
         if usage.cache_write or usage.cache_write_1h:
             return None
-        if self._service and self._service_of(extra) is not None:
-            return None
         counts = _own_counts(extra)
+        if self._service_of(counts, extra) is not None:
+            return None
         if self._iterations is not None and get(counts, self._iterations.at or "") is not None:
             return None
         if counts and any(_media_count(counts, paths) != 0 for paths in self._made.values()):
@@ -154,14 +154,14 @@ class Meter:
         else:
             return None
         _, fresh_rate, cached_rate, output_rate = rates
-        amount = (input - cached) * fresh_rate + output * output_rate
+        amount = EXACT.fma(fresh_rate, input - cached, EXACT.multiply(output_rate, output))
         if cached:
             if cached_rate is None:
                 return None
-            amount += cached * cached_rate
+            amount = EXACT.fma(cached_rate, cached, amount)
         assert self._price is not None
         assert self._price.currency is not None
-        return Cost(amount / MILLION, self._price.currency)
+        return Cost(EXACT.divide(amount, MILLION), self._price.currency)
 
     def _requests(self, usage: Usage, counts: dict[str, Any]) -> list[Usage]:
         """Return the counts of each request that the endpoint made for a reply: its own length decides about its price.
@@ -201,11 +201,11 @@ class Meter:
                 others = Facts(facts.service, facts.factor, facts.unknown, by_mark=facts.by_mark)
                 add_tokens(total, usage, self._price, created, others)
 
-    def _service_of(self, extra: Mapping[str, Any]) -> str | None:
-        """Return the word for the service tier of a reply; None for the usual one."""
+    def _service_of(self, counts: Mapping[str, Any], extra: Mapping[str, Any]) -> str | None:
+        """Return the word for the service tier of a reply with these counts; None for the usual one."""
         if not self._service:
             return None
-        word = get_first(_own_counts(extra), self._service) or get_first(extra, self._service)
+        word = (counts and get_first(counts, self._service)) or get_first(extra, self._service)
         return word.lower() if type(word) is str and word.lower() not in self._standard else None
 
     def _facts(
@@ -234,7 +234,7 @@ class Meter:
             invalid |= {"cache_write_1h"}
         thought = bool(usage.reasoning or reply.reasoning)
         most = most_output(plan, is_partial=is_cut or usage.output is None or bool(invalid))
-        service, by_mark = self._service_of(reply.extra), self._by_mark(usage, counts, plan)
+        service, by_mark = self._service_of(counts, reply.extra), self._by_mark(usage, counts, plan)
         return Facts(service, factor, unknown, media, free, thought, by_mark, is_cut, invalid, most)
 
     def _may_last_an_hour(self, plan: Plan) -> bool:

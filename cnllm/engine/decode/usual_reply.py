@@ -53,7 +53,7 @@ _usual_flags = lru_cache(maxsize=256)(_UsualFlags)
 
 def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     """Return the reply of a body in the usual form; None where the body has another one, or anything is to be noted."""
-    has_functions = any(tool.definition is None for tool in plan.callable)
+    has_functions = None in [tool.definition for tool in plan.callable]
     rules = _usual_flags(plan.model.protocol, plan.flags, plan.text_calls, has_functions)
     if rules.read is None or status >= 300 or len(body) > plan.limits.reply:
         return None
@@ -114,9 +114,11 @@ def _is_plain(message: UsualMessage, rules: _UsualFlags) -> bool:
 def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
     """Return the calls; None where one has to be changed, or may not be executed, or where they are not as wanted."""
     rules = plan.call_rules
-    if not message.calls:
-        return None if rules is not None and rules.ignored_wishes([]) else []
     calls: list[ToolCall] = []
+    if rules is not None and rules.ignored_wishes([name for _, name, _ in message.calls]):
+        return None
+    if not message.calls:
+        return calls
     ids = {id for id, _, _ in message.calls}
     if len(ids) < len(message.calls) or any(_may_repeat(id, plan) for id in ids):
         return None
@@ -124,12 +126,12 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
         arguments, problem = decode_arguments(written)
         if problem is not None or name in plan.renamed or name in plan.strict_forms:
             return None
-        if ("<" in name or "<" in written or "\\" in written) and markup_in_names(name, arguments):
+        if ("<" in name or "<" in written or "\\u" in written) and markup_in_names(name, arguments):
             return None
         if rules is not None and rules.exclusion(name) is not None:
             return None
         calls.append(ToolCall(id, name, arguments, written))
-    return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
+    return calls
 
 
 def _may_repeat(id: str, plan: Plan) -> bool:

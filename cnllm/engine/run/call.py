@@ -126,8 +126,11 @@ class Call:
             reply = yield from self._attempts(self._read_whole)
         if self.plan.echo is not None:
             reply = yield from self._search(reply, self.plan.echo, None)
-        reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
-        return (yield from self._check_inputs(reply, corrections.plan_grammars(self.plan)))
+        if self.plan.answer is not None:
+            reply = yield from corrections.correct_answer(self.plan, reply, self._ask_again)
+        if grammars := corrections.plan_grammars(self.plan):
+            reply = yield from self._check_inputs(reply, grammars)
+        return reply
 
     def _attempts(self, read: Callable[[int, Mapping[str, str]], Steps]) -> Steps:
         """Send the request until a response comes, and return the reply that `read` makes of it.
@@ -349,7 +352,7 @@ class Call:
 
     def _check_inputs(self, reply: Reply, grammars: corrections.Grammars) -> Steps:
         """Return the reply, or the one with other calls after one with a wrong input was sent back."""
-        if not grammars or self._is_nested:
+        if self._is_nested:
             return reply
         asks = self._ask_with_room if self.plan.corrects_inputs else None
         return (yield from corrections.check_inputs(reply, grammars, asks))

@@ -70,8 +70,6 @@ def correct_answer(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps
 
     `ask` returns the steps of a call with further turns.
     """
-    if plan.answer is None:
-        return reply
     turns: list[Message] = []
     for number in range(1, plan.corrections + 1):
         problem = _validation_error(reply)
@@ -129,9 +127,10 @@ def _failed_correction(reply: Reply, problem: str, reason: str) -> Reply:
 
 def plan_grammars(plan: Plan) -> Grammars:
     """Return the grammars of the custom tools that the endpoint knows as functions only."""
-    if plan.flags.tools.custom:
+    customs = {tool.name: tool.custom for tool in plan.callable if tool.custom is not None}
+    if plan.flags.tools.custom or not customs:
         return {}
-    found = ((tool.name, custom_grammar(tool.custom)) for tool in plan.callable if tool.custom is not None)
+    found = ((name, custom_grammar(custom)) for name, custom in customs.items())
     return {name: grammar for name, grammar in found if grammar is not None}
 
 
