@@ -202,7 +202,8 @@ def _entry(kind: str, contents: list[bytes] | None) -> str | None:
     code = _code_stamp()
     if contents is None or code is None:
         return None
-    return cache.cache_entry(kind, _FORMAT.encode(), code, _catalogue_stamp(), *contents)
+    digests = [cache.digest(b"", content) for content in (code, _catalogue_stamp(), *contents)]
+    return cache.cache_entry(kind, _FORMAT.encode(), *digests)
 
 
 def _catalogue_stamp() -> bytes:

@@ -29,8 +29,8 @@ def digest(key: bytes, content: bytes | memoryview) -> bytes:
     return blake2b(content, digest_size=DIGEST, key=key).digest()
 
 
-def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str | None:
-    """Return the path of the entry for these contents; None where there is no cache folder.
+def cache_entry(kind: str, key: bytes, *digests: bytes, person: bytes = b"") -> str | None:
+    """Return the path of the entry for contents with these digests; None where there is no cache folder.
 
     `key` names the format: it changes with the cached data and with the way they are computed.
     """
@@ -39,9 +39,7 @@ def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") ->
     except (OSError, RuntimeError, CnllmError) as error:
         _log("no cache folder: %s", error)
         return None
-    # one by one, so that the end of one cannot count as the beginning of the next
-    digests = b"".join(blake2b(content, digest_size=32).digest() for content in contents)
-    name = blake2b(digests, digest_size=16, key=key, person=person)
+    name = blake2b(b"".join(digests), digest_size=16, key=key, person=person)
     return os.path.join(folder, f"{kind}-{name.hexdigest()}.bin")
 
 

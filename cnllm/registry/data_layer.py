@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cnllm._version import VERSION
-from cnllm.registry import cache
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.files import RELEASE
 
@@ -69,8 +68,8 @@ def data_version(documents: Sequence[Document]) -> str:
 
 
 def _digest(document: Document) -> str:
-    """Return the beginning of the digest of a file's text, in hex. Loading hashlib would take longer."""
-    return cache.digest(b"", document.text)[:_HASH].hex()
+    """Return the beginning of the digest of a file's text, in hex."""
+    return document.digest[:_HASH].hex()
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
+from cnllm.registry import cache
 from cnllm.registry.problem import write_hint
-from cnllm.registry.toml_lines import Lines, key_lines, line_of
+from cnllm.registry.toml_lines import Lines, decode, key_lines, line_of
 from cnllm.system.processes import cached_property
 
 __all__ = ["CATALOGUE", "Document", "layer_tables", "parse", "read_sources"]
@@ -25,7 +26,7 @@ CATALOGUE = "catalogue.toml"
 
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
-_LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
+_LINES: dict[bytes, Lines] = {}  # by the digest of the text, so that a registry that is loaded anew has them at once
 
 
 class Document(Struct, eq=False, dict=True):
@@ -50,18 +51,23 @@ class Document(Struct, eq=False, dict=True):
     @cached_property
     def lines(self) -> Lines:
         """Return the line of each key."""
-        lines = _LINES_BY_TEXT.get(self.text)
+        lines = _LINES.get(self.digest)
         if lines is None:
             lines = key_lines(self.source)
-            while len(_LINES_BY_TEXT) >= _MAX_CACHED_LINES:
-                _LINES_BY_TEXT.pop(next(iter(_LINES_BY_TEXT), b""), None)
-            _LINES_BY_TEXT[self.text] = lines
+            while len(_LINES) >= _MAX_CACHED_LINES:
+                _LINES.pop(next(iter(_LINES), b""), None)
+            _LINES[self.digest] = lines
         return lines
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return the digest of the text."""
+        return cache.digest(b"", self.text)
 
     @cached_property
     def source(self) -> str:
         """Return the text with newlines as TOML counts them."""
-        return _decode(self.text)
+        return decode(self.text)
 
     @cached_property
     def is_own(self) -> bool:
@@ -82,8 +88,8 @@ class Document(Struct, eq=False, dict=True):
     def line(self, path: list[str]) -> int | None:
         """Return the line of a key, or of the nearest table around it."""
         self.lookups += 1
-        if self.lookups <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
-            return line_of(self.source, path)
+        if self.lookups <= _MAX_SINGLE_LOOKUPS and self.digest not in _LINES:
+            return line_of(self.text, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
@@ -109,7 +115,7 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
     from cnllm.config.toml_text import parse_toml
 
     try:
-        source = _decode(text)
+        source = decode(text)
         data = read_sources(parse_toml(source))
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
@@ -122,7 +128,7 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
         plain: dict[str, Any] = msgspec.to_builtins(data)
         msgspec.msgpack.encode(plain)
     except (OverflowError, RecursionError) as error:
-        value_line = _line_of_value(data, source)
+        value_line = _line_of_value(data, text)
         message = f"cannot be stored: {error}"
         raise RegistryError(message, file=label, line=value_line, hint="fix the file") from error
     return plain
@@ -142,11 +148,6 @@ def _with_inner_layers(path: list[str], table: dict[str, Any]) -> Iterator[tuple
     for kind in ("on", "families"):
         for name, inner in table.get(kind, {}).items():
             yield from _with_inner_layers([*path, kind, name], inner)
-
-
-def _decode(text: bytes) -> str:
-    """Return the text of a file, with newlines as TOML counts them, without the mark that some editors put first."""
-    return text.decode().removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
@@ -179,7 +180,7 @@ def _error_line(error: Exception, source: str) -> int:
     return int(match[1]) if match else source.count("\n") + 1
 
 
-def _line_of_value(data: Any, source: str) -> int | None:
+def _line_of_value(data: Any, text: bytes) -> int | None:
     """Return the line of the first number that is too large, or of the first value that is nested too deeply."""
     stack: list[tuple[list[str], Any]] = [([], data)]
     while stack:
@@ -187,7 +188,7 @@ def _line_of_value(data: Any, source: str) -> int | None:
         is_large = type(value) is int and not -(2**63) <= value < 2**64
         if is_large or len(path) > 100:
             keys = path if is_large else path[:3]
-            return next((n for size in range(len(keys), 0, -1) if (n := line_of(source, keys[:size]))), None)
+            return next((n for size in range(len(keys), 0, -1) if (n := line_of(text, keys[:size]))), None)
         inner = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
         stack += [([*path, str(key)], item) for key, item in inner]
     return None

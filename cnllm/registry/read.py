@@ -98,22 +98,25 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
     """
     label = path.name if builtin else str(path)
     status, text = _read_bytes(path, label)
-    data = _builtin_data(path, text) if builtin else _cached_data(path, label, text, is_data=is_data)
-    return Document(path, label, text, dict(data), builtin=builtin, is_data=is_data, status=status)
+    document = Document(path, label, text, {}, builtin=builtin, is_data=is_data, status=status)
+    digest = document.digest
+    data = _builtin_data(path, text, digest) if builtin else _cached_data(path, label, text, digest, is_data=is_data)
+    document.data = dict(data)
+    return document
 
 
 @lru_cache(maxsize=4)  # the two files, and their next version
-def _builtin_data(path: Path, text: bytes) -> dict[str, Any]:
+def _builtin_data(path: Path, text: bytes, digest: bytes) -> dict[str, Any]:
     """Return the data of a built-in file. A registry that is loaded anew shares its tables, which nobody changes."""
-    data = _shipped_data(path, text)
-    return _cached_data(path, path.name, text, builtin=True) if data is None else data
+    data = _shipped_data(path, digest)
+    return _cached_data(path, path.name, text, digest, builtin=True) if data is None else data
 
 
 def _cached_data(
-    path: Path, label: str, text: bytes, *, builtin: bool = False, is_data: bool = False
+    path: Path, label: str, text: bytes, digest: bytes, *, builtin: bool = False, is_data: bool = False
 ) -> dict[str, Any]:
     """Return the data of a text from its cache entry; otherwise parse and check it, and write the entry."""
-    entry = _cache_entry(text, b"built-in" if builtin else b"data" if is_data else b"")
+    entry = _cache_entry(text, digest, b"built-in" if builtin else b"data" if is_data else b"")
     if (payload := cache.read_entry(entry)) is not None:
         return _unpack(payload)
     try:
@@ -157,10 +160,10 @@ def packed(text: bytes) -> bytes:
     The build of a wheel writes it beside the file.
     """
     data = msgspec.msgpack.encode(parse(text, "providers.toml"))
-    return cache.digest(_FORMAT, text) + cache.digest(_FORMAT, data) + data
+    return cache.digest(b"", text) + cache.digest(_FORMAT, data) + data
 
 
-def _shipped_data(path: Path, text: bytes) -> dict[str, Any] | None:
+def _shipped_data(path: Path, digest: bytes) -> dict[str, Any] | None:
     """Return the parsed data in the wheel; None where there is none, or it is damaged, or of another text."""
     try:
         blob = memoryview(path.with_suffix(".bin").read_bytes())
@@ -168,11 +171,11 @@ def _shipped_data(path: Path, text: bytes) -> dict[str, Any] | None:
         return None  # a checkout
     size = cache.DIGEST
     data = blob[2 * size :]
-    is_valid = blob[:size] == cache.digest(_FORMAT, text) and blob[size : 2 * size] == cache.digest(_FORMAT, data)
+    is_valid = blob[:size] == digest and blob[size : 2 * size] == cache.digest(_FORMAT, data)
     return _unpack(data) if is_valid else None
 
 
-def _cache_entry(text: bytes, kind: bytes) -> str | None:
+def _cache_entry(text: bytes, digest: bytes, kind: bytes) -> str | None:
     """Return the path of the cache entry for a text; None for a text that may hold a password.
 
     The same text as another kind of file, which is checked by other rules, has another entry. A password stays only
@@ -181,7 +184,7 @@ def _cache_entry(text: bytes, kind: bytes) -> str | None:
     may_have_password = kind != b"built-in" and any(word in text for word in (b"headers", b"auth", b"@"))  # quick test
     if may_have_password and re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
         return None
-    return cache.cache_entry("registry", _FORMAT, text, person=kind)
+    return cache.cache_entry("registry", _FORMAT, digest, person=kind)
 
 
 def _unpack(payload: memoryview) -> dict[str, Any]:

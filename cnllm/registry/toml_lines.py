@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
-__all__ = ["Lines", "Statement", "items", "key_lines", "line_of", "read_keys", "statements", "value_end"]
+__all__ = ["Lines", "Statement", "decode", "items", "key_lines", "line_of", "read_keys", "statements", "value_end"]
 
 Lines = dict[str, int]
 """Path → line, from 1. The keys of a path are joined by NUL, because a key may hold any other character."""
@@ -41,27 +42,33 @@ def _unquote(key: str) -> str:
     return str(tomllib.loads(f"k = {key}")["k"])
 
 
-_HEADER = re.compile(r"[ \t]*\[[^\[]")
+def decode(text: bytes) -> str:
+    """Return the text of a file, with newlines as TOML counts them, without the mark that some editors put first."""
+    return text.decode().removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def line_of(text: str, path: list[str]) -> int | None:
+_HEADER = re.compile(rb"[ \t]*\[[^\[]")
+
+
+def line_of(text: bytes, path: list[str]) -> int | None:
     """Return the line of a key in a valid TOML text, or of the nearest table around it.
 
-    Reads only the tables it needs.
+    Decodes and reads only the tables it needs.
     """
     best = (0, False, 0)  # length of the match, whether a line names it, that line (negative)
     name = path[1] if len(path) > 1 else path[0]
-    for begin, header in () if _has_multiline_strings(text) else _headers(text, name):
-        keys, end = read_keys(text, begin + header.index("[") + 1)
+    for begin, header in () if _has_multiline_strings(text) else _headers(text, name.encode()):
+        keys, end = read_keys(header, header.index("[") + 1)
         shared = min(len(keys), len(path))
-        after = header[end - begin :]
+        after = header[end:]
         if keys[:shared] != path[:shared] or after[:1] != "]" or after[1:].strip()[:1] not in ("", "#"):
             continue
         if len(keys) > len(path):
             best = max(best, (shared, False, 0))
             continue
-        start = text.count("\n", 0, begin)
-        table_lines = key_lines(text, begin, first=True)
+        start = text.count(b"\n", 0, begin)
+        table = text[begin:].partition(b"\n[")[0]  # a key behind a value with such a line is found below
+        table_lines = key_lines(decode(table), until=path)
         for length in range(len(path), len(keys) - 1, -1):
             line = table_lines.get("\0".join(path[:length]))
             if line is not None:
@@ -69,30 +76,31 @@ def line_of(text: str, path: list[str]) -> int | None:
                 break
     if best[1] and (best[0] == len(path) or _is_inline_value(text, -best[2])):
         return -best[2]
-    lines = key_lines(text)  # the text has a form that the fast search does not know
+    lines = key_lines(decode(text))  # the text has a form that the fast search does not know
     return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
-def _headers(text: str, name: str) -> Iterator[tuple[int, str]]:
+def _headers(text: bytes, name: bytes) -> Iterator[tuple[int, str]]:
     """Yield the beginning and the text of each line that is a table's header and holds the name."""
     position = text.find(name)
     while position >= 0:
-        begin, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+        begin, end = text.rfind(b"\n", 0, position) + 1, text.find(b"\n", position)
         end = end if end >= 0 else len(text)
         if _HEADER.match(text, begin, end):
-            yield begin, text[begin:end]
+            yield begin, decode(text[begin:end])
         position = text.find(name, end + 1)  # from the next line on: a name may be empty
 
 
-def _has_multiline_strings(text: str) -> bool:
+def _has_multiline_strings(text: bytes) -> bool:
     """Whether strings span several lines: they may hold text that looks like a header."""
-    between = (part for quote in ('"""', "'''") for part in text.split(quote)[1::2])
-    return '\\"""' in text or any("\n" in part for part in between)
+    double = text.split(b'"""')
+    between = chain(double[1::2], text.split(b"'''")[1::2])
+    return any(part.endswith(b"\\") for part in double[:-1]) or any(b"\n" in part for part in between)
 
 
-def _is_inline_value(text: str, number: int) -> bool:
+def _is_inline_value(text: bytes, number: int) -> bool:
     """Whether a line sets a key to an inline table or array, which cannot be extended elsewhere."""
-    line = text.split("\n", number)[number - 1]
+    line = decode(text.split(b"\n", number)[number - 1])
     _, position = read_keys(line, 0)
     return line[position : position + 1] == "=" and line[position + 1 :].lstrip()[:1] in ("{", "[")
 
@@ -123,26 +131,28 @@ def statements(text: str, begin: int = 0) -> Iterator[Statement]:
         yield Statement(start, after_keys, position, keys, is_head, is_array)
 
 
-def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
+def key_lines(text: str, *, until: list[str] | None = None) -> Lines:
     """Return the line of each table and key of a valid TOML text. A table in an array has its index in the path.
 
-    A table that no line names has the line where it is first needed. The search starts at the character `begin`, whose
-    line is the first. `first` means to read only the table at `begin`.
+    A table that no line names has the line where it is first needed. With `until` only the first table is read, as far
+    as this key.
     """
     lines: Lines = {}
     implied: Lines = {}
     counts: dict[str, int] = {}
     table: list[str] = []
-    number, position = 1, begin
-    for start, _, _, keys, is_head, is_array in statements(text, begin):
+    number, position = 1, 0
+    for start, _, _, keys, is_head, is_array in statements(text):
         number, position = number + text.count("\n", position, start), start
         if not is_head:
             path = list(table)
             for key in keys:
                 path.append(key)
                 lines.setdefault("\0".join(path), number)
+                if path == until:
+                    return lines
             continue
-        if first and number > 1:
+        if until is not None and number > 1:
             break
         table = _numbered_path(keys, counts)
         if is_array:

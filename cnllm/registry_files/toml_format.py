@@ -68,7 +68,7 @@ def require_registry(text: str, label: str) -> None:
         raise RegistryError(
             f"this is no registry file: it has '{foreign}'",
             file=label,
-            line=line_of(plain, [foreign]),
+            line=line_of(plain.encode(), [foreign]),
             hint=f"a registry file has nothing but {', '.join(_SECTIONS)}",
         )
 

@@ -82,13 +82,14 @@ def test_a_table_that_only_its_sub_tables_name_stands_at_the_first() -> None:
     meant = {"a": 6, "a.b": 2, "a.b.c": 2, "a.b.c.x": 3, "d": 4, "d.e": 4, "d.e.0": 4, "d.e.0.f": 5}
     assert key_lines(text) == {key.replace(".", "\0"): number for key, number in meant.items()}
     for key, number in meant.items():
-        assert line_of(text, key.split(".")) == number
+        assert line_of(text.encode(), key.split(".")) == number
 
 
 def test_what_is_not_there_stands_at_the_nearest_table_or_nowhere() -> None:
     text = "[a]\nx = { y = 1 }\n[a.b]\nz = 1\n"
     assert [
-        line_of(text, path) for path in (["a", "b", "q"], ["a", "x", "y"], ["a", "q"], ["q"], ["a", "b", "z", "q"])
+        line_of(text.encode(), path)
+        for path in (["a", "b", "q"], ["a", "x", "y"], ["a", "q"], ["q"], ["a", "b", "z", "q"])
     ] == [
         3,
         2,
@@ -104,7 +105,7 @@ def test_a_header_inside_a_string_or_an_array_is_none() -> None:
         text = f"b = {opened}\n{inside}\n{closed}\n[a]\nx = 2\n"
         number = text.split("\n").index("x = 2") + 1
         assert tomllib.loads(text)["a"] == {"x": 2}
-        assert line_of(text, ["a", "x"]) == key_lines(text)["a\0x"] == number
+        assert line_of(text.encode(), ["a", "x"]) == key_lines(text)["a\0x"] == number
 
 
 # ── documents made by chance ─────────────────────────────────────────────────
@@ -161,7 +162,7 @@ def test_every_key_of_any_layout_is_on_its_line(data: dict[str, Any], chance: ra
     assert tomllib.loads(text) == data
     assert key_lines(text) == {"\0".join(path): line for path, line in {**writer.implied, **writer.said}.items()}
     for path, _ in paths(data):
-        assert line_of(text, list(path)) == nearest(key_lines(text), path)
+        assert line_of(text.encode(), list(path)) == nearest(key_lines(text), path)
 
 
 class Writer:
