@@ -53,7 +53,7 @@ _BRANDS = {
     b"mif1": "image/heif",
     b"avif": "image/avif",
 }
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)://"
 _NOUNS = {"image": "images", "audio": "audio", "video": "video", "file": "files"}
 
 
@@ -64,7 +64,7 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
     """
     if not source.strip():
         raise UsageError("-a names nothing", "name a file, a URL, or - for stdin")
-    if scheme := _SCHEME.match(source):
+    if scheme := re.match(_SCHEME, source):
         return _from_url(source, scheme[1])
     if source == "-":
         name = "stdin"

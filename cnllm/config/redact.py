@@ -30,11 +30,11 @@ SHORTEST = 4
 _SECRET_WORDS = {"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"}
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
 _SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
-_QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
-_USERINFO = re.compile(r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@")
+_QUERY = r"([?&;]([^=&;#]*)=)([^&;#]+)"
+_USERINFO = r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@"
 _PLAIN = {"accept", "accept-encoding", "accept-language", "content-length", "content-type", "host", "user-agent"}
 _PLAIN_ENDS = ("-version", "-beta")
-_KEY_SHAPE = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
+_KEY_SHAPE = r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}"
 
 
 def redact(text: str, secrets: Iterable[str], *, cut: bool = False, begin: int = 0) -> str:
@@ -104,10 +104,12 @@ def request_secrets(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
             secrets += _authorization_secrets(value)
         elif looks_secret(value):
             secrets.append(value)
-    if "@" in address and (userinfo := _USERINFO.search(address)):
+    if "@" in address and (userinfo := re.search(_USERINFO, address)):
         secrets += _passwords(userinfo[0][:-1])
     if "?" in address:
-        secrets += [text for m in _QUERY.finditer(address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))]
+        secrets += [
+            text for m in re.finditer(_QUERY, address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))
+        ]
     return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
 
 
@@ -126,7 +128,7 @@ def proxy_secrets() -> tuple[str, ...]:
 
 def looks_secret(value: str) -> bool:
     """Whether a value is long, without a space, of letters and digits, and no address."""
-    return _KEY_SHAPE.fullmatch(value) is not None
+    return re.fullmatch(_KEY_SHAPE, value) is not None
 
 
 def _authorization_secrets(value: str) -> list[str]:
@@ -152,9 +154,9 @@ def _passwords(userinfo: str) -> list[str]:
 def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
     """Return the address without a password and without the values of auth-like query parameters."""
     if "@" in address:
-        address = _USERINFO.sub("redacted@", address)
+        address = re.sub(_USERINFO, "redacted@", address)
     if "?" in address:
-        address = _QUERY.sub(lambda m: m[1] + MARK if is_secret_name(m[2]) else m[0], address)
+        address = re.sub(_QUERY, lambda m: m[1] + MARK if is_secret_name(m[2]) else m[0], address)
     return redact(address, secrets)
 
 

@@ -28,10 +28,10 @@ _UNNAMED = "-unnamed"
 _MAX_LENGTH = 300  # characters of a wish
 _MAX_SEARCH = 4096  # characters of markup that are searched
 _MAX_VALUES = 8  # arguments of a call that are named
-_UNSAFE = re.compile(r"[<>`“”「」『』{}]+")
-_ASSIGNMENT = re.compile(r"\w+=\S*\s+")
-_WORDS = re.compile(r"[^\W\d_]+")
-_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_UNSAFE = r"[<>`“”「」『』{}]+"
+_ASSIGNMENT = r"\w+=\S*\s+"
+_WORDS = r"[^\W\d_]+"
+_HUMPS = r"(?<=[a-z])(?=[A-Z])"
 _CLOCKS = frozenset({"date", "time", "datetime", "now", "clock", "today", "timezone"})
 _CLOCK_PROGRAMS = frozenset({"date", "uptime", "timedatectl", "cal"})
 # The keys of arguments that show what a call is for, without case, `_` and `-`.
@@ -39,11 +39,10 @@ _COMMANDS = ("command", "cmd", "commands", "commandline", "shellcommand", "scrip
 _SEARCHES = ("query", "q", "queries", "searchquery", "searchterm", "keyword", "keywords", "pattern", "search")
 _FILES = ("path", "filepath", "file", "filename", "paths", "files", "absolutepath", "targetfile", "directory")
 # The text in the place of a name, in markup that is not read as a call.
-_NAME_IN_MARKUP = re.compile(
-    r"\"name\"\s{0,8}:\s{0,8}\"([\w.:/@-]{1,128})\""
+_NAME_IN_MARKUP = (
+    r"(?i)\"name\"\s{0,8}:\s{0,8}\"([\w.:/@-]{1,128})\""
     r"|<[^<>]{0,40}\b(?:invoke|function)\s{1,8}name\s{0,2}=\s{0,2}[\"']?([\w.:/@-]{1,128})"
-    r"|<function=([\w.:/@-]{1,128})|\bfunctions\.([\w./@-]{1,128})",
-    re.IGNORECASE,
+    r"|<function=([\w.:/@-]{1,128})|\bfunctions\.([\w./@-]{1,128})"
 )
 
 _Kind = Literal["time", "command", "search", "file", "call"]
@@ -106,7 +105,7 @@ def call_wish(calls: Sequence[ParsedCall], raw: str) -> Wish | None:
     for call in calls:
         if (wish := _wish(call.name, call.arguments or {})) is not None:
             return wish
-    match = _NAME_IN_MARKUP.search(raw[:_MAX_SEARCH])
+    match = re.search(_NAME_IN_MARKUP, raw[:_MAX_SEARCH])
     return _wish(next(filter(None, match.groups()), ""), {}) if match else None
 
 
@@ -115,7 +114,7 @@ def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
     tool = "" if name.isdecimal() else _single_line(name)
     values = {key.lower().replace("_", "").replace("-", ""): value for key, value in arguments.items()}
     if command := _first(values, _COMMANDS):
-        program = _ASSIGNMENT.sub("", command + " ").split(" ")[0].rpartition("/")[2]
+        program = re.sub(_ASSIGNMENT, "", command + " ").split(" ")[0].rpartition("/")[2]
         return Wish("time" if program in _CLOCK_PROGRAMS else "command", tool, command)
     if query := _first(values, _SEARCHES):
         return Wish("search", tool, query)
@@ -123,7 +122,7 @@ def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
         return Wish("file", tool, path)
     if not tool:
         return None
-    if _CLOCKS.intersection(map(str.lower, _WORDS.findall(_HUMPS.sub(" ", name)))):
+    if _CLOCKS.intersection(map(str.lower, re.findall(_WORDS, re.sub(_HUMPS, " ", name)))):
         return Wish("time", tool, tool)
     texts = [text for value in list(arguments.values())[:_MAX_VALUES] if (text := _value_text(value))]
     return Wish("call", tool, _single_line(f"{tool}: {', '.join(texts)}" if texts else tool))
@@ -144,7 +143,7 @@ def _value_text(value: Any) -> str:
 def _single_line(text: str) -> str:
     """Return a text as one line without markup and of bounded length."""
     text = "".join(char if char.isprintable() else " " for char in text[:_MAX_SEARCH])
-    text = " ".join(_UNSAFE.sub(" ", text).split())
+    text = " ".join(re.sub(_UNSAFE, " ", text).split())
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1].rstrip() + "…"
 
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-_FOREIGN_PREFIX = re.compile(r"^(?:chatcmpl|resp|msg|cmpl)[-_]")
+_FOREIGN_PREFIX = r"^(?:chatcmpl|resp|msg|cmpl)[-_]"
 
 
 def reply_id(id: str | None, prefix: str, *, is_own: bool = False) -> str:
@@ -42,7 +42,7 @@ def reply_id(id: str | None, prefix: str, *, is_own: bool = False) -> str:
         return f"{prefix}{uuid4().hex}"
     if is_own or id.startswith(prefix):
         return id
-    rest = re.sub(r"[^A-Za-z0-9_-]", "_", _FOREIGN_PREFIX.sub("", id))
+    rest = re.sub(r"[^A-Za-z0-9_-]", "_", re.sub(_FOREIGN_PREFIX, "", id))
     return f"{prefix}{rest or uuid4().hex}"
 
 
@@ -63,7 +63,7 @@ def citation_fields(citation: Citation, offset: int = 0) -> dict[str, Any]:
 
 def stream_id(id: str, prefix: str) -> str:
     """Return the id of a stream: the caller's own, unless it has the form of another protocol."""
-    return id if id.startswith(prefix) else reply_id(id, prefix, is_own=_FOREIGN_PREFIX.match(id) is None)
+    return id if id.startswith(prefix) else reply_id(id, prefix, is_own=re.match(_FOREIGN_PREFIX, id) is None)
 
 
 def with_counts(counts: dict[str, Any], extra: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -49,11 +49,11 @@ TYPE_ALIASES = {
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 KINDS = ("null", "integer", "number", "boolean", "object", "array", "string")
 """The types of JSON Schema, the narrowest first: a text is read as the first one that fits."""
-_INTEGER = re.compile(r"[+-]?[0-9]{1,1000}")
-_WHOLE = re.compile(r"([+-]?[0-9]{1,1000})\.0{1,32}")
-_ESCAPED = re.compile(r"[\[{][\s\[{]{0,64}\\\"")  # the first quote of an object or array is escaped
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,4})?")
-_CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{0,15}[1-9])?")
+_INTEGER = r"[+-]?[0-9]{1,1000}"
+_WHOLE = r"([+-]?[0-9]{1,1000})\.0{1,32}"
+_ESCAPED = r"[\[{][\s\[{]{0,64}\\\""  # the first quote of an object or array is escaped
+_NUMBER = r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,4})?"
+_CANONICAL = r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{0,15}[1-9])?"
 
 
 def coerce(text: str, schema: Any, root: Any) -> Any:
@@ -217,15 +217,15 @@ def _read_as(kind: str, text: str, *, allows_string: bool) -> tuple[bool, Any]:
         word = stripped if allows_string else stripped.lower()
         return word in ("true", "false"), word == "true"
     if kind in ("object", "array"):
-        if not allows_string and _ESCAPED.match(stripped):  # encoded twice, without the outer quotes
+        if not allows_string and re.match(_ESCAPED, stripped):  # encoded twice, without the outer quotes
             stripped = f'"{stripped}"'
         return _read_container(stripped, dict if kind == "object" else list)
-    if allows_string and not _CANONICAL.fullmatch(stripped):
+    if allows_string and not re.fullmatch(_CANONICAL, stripped):
         return False, None
-    integer = _INTEGER.fullmatch(stripped) or (None if allows_string else _WHOLE.fullmatch(stripped))
+    integer = re.fullmatch(_INTEGER, stripped) or (None if allows_string else re.fullmatch(_WHOLE, stripped))
     if integer:
         return True, int(integer[integer.lastindex or 0])
-    if kind == "integer" or not _NUMBER.fullmatch(stripped):
+    if kind == "integer" or not re.fullmatch(_NUMBER, stripped):
         return False, None
     number = float(stripped)
     return math.isfinite(number), number

@@ -37,11 +37,11 @@ _MAX_ERRORS = 50  # errors that are collected
 _MAX_STARTS = 8  # places in a text where JSON may begin
 _MAX_LEVELS = 500  # of an answer: what writes it again has a stack that ends
 _MAX_LENGTH = 200  # characters of one error: a validator quotes the whole wrong value
-_INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
+_INFO = r"(?:[A-Za-z]+(?=[\s{\[]))?\s*"
 _OPENS = re.compile(r"[{\[]")
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)
 _CLOSERS = {"{": "}", "[": "]"}
-_FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*\s*")
+_FENCE = r"(?:```|~~~)[A-Za-z]*\s*"
 _BEGINS = re.compile(r'\{|\[(?!\d+\])\s*[]\[{"\d-]')
 """The beginning of JSON; [1] and [Note] before prose are none."""
 _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
@@ -112,7 +112,7 @@ def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     try:
         return _decode(_strip_fence(stripped)), ""
     except AnswerError as error:
-        fence = _FENCE.match(stripped)
+        fence = re.match(_FENCE, stripped)
         if not lenient or _BEGINS.match(stripped, fence.end() if fence else 0):
             raise
         first_error = error if stripped[0] in "{[`~" else None
@@ -149,7 +149,7 @@ def _strip_fence(text: str) -> str:
     if mark not in ("```", "~~~") or len(text) < 6 or not text.endswith(mark):
         return text
     inner = text[3:-3]
-    return inner[_INFO.match(inner).end() :]  # type: ignore[union-attr]
+    return inner[re.match(_INFO, inner).end() :]  # type: ignore[union-attr]
 
 
 def _decode(text: str) -> Any:

@@ -37,7 +37,7 @@ _PLAIN = re.compile(
 MAX_URLS = 256  # addresses in a cache of them
 _SYSTEM_HAS_PROXIES = sys.platform in ("darwin", "win32")
 _MAPPED_BITS = 96  # before the IPv4 address in one of IPv6 that stands for it
-_BRACKETS = re.compile(r"\[([^\]]*)\](/[0-9]+)?(?::([0-9]+))?")
+_BRACKETS = r"\[([^\]]*)\](/[0-9]+)?(?::([0-9]+))?"
 Made = TypeVar("Made")
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -200,7 +200,7 @@ def _is_excluded(host: str, port: int, no_proxy: str) -> bool:
 
 def _split(entry: str) -> tuple[str, str, str]:
     """Return the name or address of an entry, the bits of its range, and its port."""
-    if match := _BRACKETS.fullmatch(entry):
+    if match := re.fullmatch(_BRACKETS, entry):
         return match[1], (match[2] or "")[1:], match[3] or ""
     before, colon, port = entry.rpartition(":")
     if not (colon and port.isdecimal() and ":" not in before):  # more colons: IPv6

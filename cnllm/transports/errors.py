@@ -100,7 +100,7 @@ def no_free_connection(host: str, seconds: float | None) -> Timeout:
     return _unsent(Timeout(message, retryable=True, hint="use more connections, or send fewer requests at once"))
 
 
-_UNKNOWN_NAME = re.compile(r"\[Errno (-\d+|8|11001)\]")  # of getaddrinfo, on Linux, macOS and Windows
+_UNKNOWN_NAME = r"\[Errno (-\d+|8|11001)\]"  # of getaddrinfo, on Linux, macOS and Windows
 
 
 def connect_failed(name: str, reason: str) -> TransportError:
@@ -110,7 +110,7 @@ def connect_failed(name: str, reason: str) -> TransportError:
     """
     is_local = is_loopback(urlsplit(f"//{name}").hostname or "")
     hint = "check the address, and that the server runs" if is_local else "check the address and the network"
-    if _UNKNOWN_NAME.search(reason):
+    if re.search(_UNKNOWN_NAME, reason):
         reason, hint = "its name cannot be resolved", "is the address right, and is there a network?"
     return _unsent(TransportError(f"no connection to {name}: {reason}", retryable=True, hint=hint))
 

@@ -251,12 +251,12 @@ def is_content_of(result: ToolResult, content: list[Any], kinds: Collection[str]
 
 
 _ERROR = "Error: "
-_ERROR_WORDS = re.compile(r"\W*(?:\w*(?:error|exception|failure)\b|failed\b|traceback\b|错误|失败)", re.IGNORECASE)
+_ERROR_WORDS = r"(?i)\W*(?:\w*(?:error|exception|failure)\b|failed\b|traceback\b|错误|失败)"
 
 
 def text_with_error(result: ToolResult) -> str:
     """Return the text of a result for a wire without a field for failures: that of a failure begins with the word."""
-    if not result.error or _ERROR_WORDS.match(result.text):
+    if not result.error or re.match(_ERROR_WORDS, result.text):
         return result.text
     return f"{_ERROR}{result.text if result.text.strip() else 'the tool failed'}"
 

@@ -13,9 +13,7 @@ from cnllm.types.checks import kind_of
 
 __all__ = ["encode_json", "json_form", "mend_halves", "plain_value"]
 
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
+_ESCAPE = rb"(?s)\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 """An escape of a JSON text, and whether it is half of a pair that has no other half."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # the start of an escape that `_ESCAPE` may replace
 _MOST_ESCAPES = 500_000  # of a text in which halves of characters are looked for: many take long
@@ -35,7 +33,7 @@ def mend_halves(text: bytes) -> bytes:
     """Return a JSON text with U+FFFD for each half of a character. One with very many escapes stays as it is."""
     if not _SURROGATE.search(text) or text.count(b"\\") > _MOST_ESCAPES:
         return text
-    return _ESCAPE.sub(lambda escape: escape[0] if escape[1] is None else b"\\ufffd", text)
+    return re.sub(_ESCAPE, lambda escape: escape[0] if escape[1] is None else b"\\ufffd", text)
 
 
 def plain_value(value: Any) -> Any:

@@ -133,10 +133,10 @@ def print_error(message: str, hint: str | None = None) -> None:
 
 def command_line_form(text: str) -> str:
     """Return a text without what it says in brackets for Python."""
-    return _FOR_PYTHON.sub("", text)
+    return re.sub(_FOR_PYTHON, "", text)
 
 
-_FOR_PYTHON = re.compile(r" \(in Python:? (?:[^()]|\([^()]*\))*\)")
+_FOR_PYTHON = r" \(in Python:? (?:[^()]|\([^()]*\))*\)"
 
 
 def traceback(error: Exception) -> None:
@@ -209,17 +209,17 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
         message = message.partition(". Choose from")[0]
     if isinstance(error, click.NoSuchOption):  # the hint has the guess
         message = f"there is no option {error.option_name}"
-    elif (match := _NO_COMMAND.match(message)) is not None:
+    elif (match := re.match(_NO_COMMAND, message)) is not None:
         message = f"there is no command {match[1]}"
-    message = _KIND.sub(lambda match: f"is not {_KINDS[match[1]]}", message).rstrip(".")
+    message = re.sub(_KIND, lambda match: f"is not {_KINDS[match[1]]}", message).rstrip(".")
     first = message.split(" ")[0]
     return (message if first[1:2].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
 
 
-_KIND = re.compile(r"is not a valid (float|integer)(?: range)?")
-_CONTINUED = re.compile(r" \\\n\s*")
-_NO_COMMAND = re.compile(r"No such command '([^']*)'")
-_KEY_OPTION = re.compile(r"--?(api[-_]?)?(key|token)")
+_KIND = r"is not a valid (float|integer)(?: range)?"
+_CONTINUED = r" \\\n\s*"
+_NO_COMMAND = r"No such command '([^']*)'"
+_KEY_OPTION = r"--?(api[-_]?)?(key|token)"
 _KINDS = {"float": "a number", "integer": "a whole number"}
 
 
@@ -227,13 +227,13 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
     """Return an example for a missing value, what the option is for a wrong one, and else where to read on."""
     path = ctx.command_path
     if isinstance(error, click.MissingParameter):
-        lines = [line.strip() for line in _CONTINUED.sub(" ", ctx.command.epilog or "").splitlines()]
+        lines = [line.strip() for line in re.sub(_CONTINUED, " ", ctx.command.epilog or "").splitlines()]
         if (example := next((line for line in lines if line.startswith(path)), None)) is not None:
             return f"for example: {example}"
     elif isinstance(error, click.NoSuchOption):
         if (hint := _option_hint(error.option_name, ctx)) is not None:
             return hint
-    elif isinstance(ctx.command, click.Group) and (match := _NO_COMMAND.match(error.message)):
+    elif isinstance(ctx.command, click.Group) and (match := re.match(_NO_COMMAND, error.message)):
         from cnllm.cli.output.suggestion import subcommand_hint
 
         names = ctx.command.list_commands(ctx)
@@ -258,7 +258,7 @@ def _option_hint(option: str, ctx: click.Context) -> str | None:
     from cnllm.cli.output.suggestion import option_hint
 
     names = [name for param in ctx.command.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
-    if _KEY_OPTION.fullmatch(option) and "--key-env" in names:
+    if re.fullmatch(_KEY_OPTION, option) and "--key-env" in names:
         return "no option takes a key: store it with cnllm keys set, or name its variable with --key-env"
     root = ctx.find_root()
     return option_hint(

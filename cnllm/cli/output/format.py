@@ -95,7 +95,7 @@ def fold_command(line: str) -> Iterator[str]:
     """Yield a command in lines of a shell, broken before an option or another command."""
     rest, indent = line, ""
     while len(indent + rest) > _EXAMPLE_WIDTH:
-        ends = [match.start(1) for match in _BREAKS.finditer(rest) if match[1] is not None]
+        ends = [match.start(1) for match in re.finditer(_BREAKS, rest) if match[1] is not None]
         fitting = [end for end in ends if len(indent) + end + 2 <= _EXAMPLE_WIDTH]
         if not ends or not (end := max(fitting, default=ends[0])):
             break
@@ -105,5 +105,5 @@ def fold_command(line: str) -> Iterator[str]:
 
 
 _EXAMPLE_WIDTH = 76
-_BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
+_BREAKS = r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )"
 """An option with quoted text, quoted text, or a space at which a line may break."""

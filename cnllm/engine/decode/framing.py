@@ -41,9 +41,9 @@ MOST_END_MARKER = 64
 
 _NEWLINE = 0x0A
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
-_ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
+_ERROR = rb"(?i)(?:.*[._-])?error"
 _FIELD = re.compile(rb"[A-Za-z_-]*(?::|\Z)")  # a comment is a field without a name
-_ERROR_FIELD = re.compile(rb"error:(.*)", re.IGNORECASE | re.DOTALL)
+_ERROR_FIELD = rb"(?is)error:(.*)"
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _CLOSERS = {b"{": (b"}",), b"[": (b"]",), b"[{": (b"]", b"}]")}
 """The first line of a value that is written over many lines, and its last line."""
@@ -288,7 +288,7 @@ def _stray_event(line: bytes) -> bytes | None:
 
     llama.cpp has sent errors as a field.
     """
-    if (match := _ERROR_FIELD.match(line)) is not None:
+    if (match := re.match(_ERROR_FIELD, line)) is not None:
         return ErrorData(match[1])
     is_field = _FIELD.match(line) is not None or not line.strip()
     return None if is_field else line
@@ -314,7 +314,7 @@ def _names_error(line: bytes) -> bool:
 
 def _is_error(line: bytes) -> bool:
     """Whether the line with the name of an event names an error."""
-    return _names_error(line) and _ERROR.fullmatch(line[6:].strip()) is not None
+    return _names_error(line) and re.fullmatch(_ERROR, line[6:].strip()) is not None
 
 
 def detect_mode(head: bytes, *, at_end: bool = False) -> str | None:

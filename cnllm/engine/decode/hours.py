@@ -10,12 +10,12 @@ from functools import lru_cache
 __all__ = ["is_within", "local_day", "response_time"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
+_RANGE = r"(?ai)(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)"
 _FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday
 _FIRST_SECOND = 1_577_836_800  # the year 2020 begins: no reply is older, and an earlier time is none
 _LAST_SECOND = 253_402_300_800  # the year 9999 ends
 _DAY = 24 * 3600  # seconds
-_ZONE = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
+_ZONE = r"(?a)([+-])(\d\d):(\d\d)"
 
 
 def is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
@@ -49,7 +49,7 @@ def _ranges(hours: tuple[str, ...]) -> list[tuple[frozenset[int], int, int]] | N
     """Return each range as (days, first minute, last minute); None where one cannot be read."""
     out: list[tuple[frozenset[int], int, int]] = []
     for text in hours:
-        match = _RANGE.fullmatch(text)
+        match = re.fullmatch(_RANGE, text)
         days = None if match is None else _days(match[1], match[2])
         if match is None or days is None:
             return None
@@ -74,7 +74,7 @@ def _days(first: str | None, last: str | None) -> frozenset[int] | None:
 @lru_cache(maxsize=32)
 def _offset(zone: str) -> int | None:
     """Return the offset of a zone from UTC in minutes; None where it cannot be read."""
-    match = _ZONE.fullmatch(zone)
+    match = re.fullmatch(_ZONE, zone)
     if match is None:
         return None
     size = int(match[2]) * 60 + int(match[3])
