@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, as_json, require_plan
 from cnllm.config import redact
 from cnllm.errors import CnllmError
@@ -420,18 +422,9 @@ def _replace(chunks: list[bytes], edits: list[tuple[int, int, bytes]]) -> list[b
 def _split_secrets(body: bytes, secrets: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
     """Return the events to replace because consecutive strings of several events form a secret."""
     places = [match.span(1) for match in _DATA.finditer(body)] or [(0, len(body))]
-    events: list[Any] = []
-    fields: dict[tuple[str, ...], list[tuple[int, Any, Any]]] = {}
-    for index, (start, end) in enumerate(places):
-        try:
-            event = json.loads(body[start:end])
-        except (ValueError, RecursionError):
-            event = None
-        events.append(event)
-        for path, holder, key in _strings(event) if type(event) in (dict, list) else ():
-            fields.setdefault(path, []).append((index, holder, key))
+    events = [_decode(body[start:end]) for start, end in places]
     dirty: set[int] = set()
-    for strings in fields.values():
+    for strings in _strings_by_path(events):
         texts = [holder[key] for _, holder, key in strings]
         whole = "".join(texts)
         edits = [
@@ -452,18 +445,38 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _strings(value: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield every string in data: its path of keys, the container, and the key in the container."""
-    stack: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
-    while stack:
-        container, parents = stack.pop()
-        children: list[tuple[Any, tuple[str, ...]]] = []
-        is_object = type(container) is dict
-        items: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
-        for key, item in items:
-            item_path = (*parents, key if is_object else "*")
-            if type(item) is str:
-                yield item_path, container, key
-            elif type(item) in (dict, list):
-                children.append((item, item_path))
-        stack += reversed(children)
+def _decode(event: bytes) -> Any:
+    """Return the data of an event; None where it is not JSON."""
+    try:
+        return msgspec.json.decode(event)
+    except (ValueError, RecursionError):  # NaN, or half of a surrogate pair, which `json` reads
+        pass
+    try:
+        return json.loads(event)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strings_by_path(events: list[Any]) -> list[list[tuple[int, Any, Any]]]:
+    """Return the strings of some events that have one path of keys, each as (event, container, key in it), by path."""
+    fields: list[list[tuple[int, Any, Any]]] = []
+    root: dict[str, Any] = {}  # by key: the strings there, and the same for the keys of containers there
+    for index, event in enumerate(events):
+        queue = [(event, root)] if type(event) in (dict, list) else []
+        for container, paths in queue:
+            is_object = type(container) is dict
+            items: Iterable[tuple[Any, Any]] = container.items() if is_object else enumerate(container)
+            for key, item in items:
+                kind = type(item)
+                if kind is not str and kind is not dict and kind is not list:
+                    continue
+                name = key if is_object else "*"
+                if name not in paths:
+                    paths[name] = ([], {})
+                    fields.append(paths[name][0])
+                strings, inner = paths[name]
+                if kind is str:
+                    strings.append((index, container, key))
+                else:
+                    queue.append((item, inner))
+    return fields
