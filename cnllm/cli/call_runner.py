@@ -17,7 +17,6 @@ from cnllm.config import redact
 from cnllm.engine import build_request
 from cnllm.errors import CnllmError
 from cnllm.registry.routing import origin_of
-from cnllm.tools import web_search
 from cnllm.types.checks import plural
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ class CallRunner:
             self.box.open()
             self.options["tools"] = self.box.tools
         elif self.params["web_search"]:
+            from cnllm.tools import web_search  # a call without tools does not load it
+
             self.options["tools"] = [*self.options.get("tools", ()), web_search()]
         self.model = turn_log.choose_model(
             self.registry, self.params, self.log, self.messages, self.options, sends=sends

@@ -16,7 +16,7 @@ from cnllm.registry.model import Model
 from cnllm.system.closing import AsyncClosing
 from cnllm.system.event_loop import run_in_thread
 from cnllm.tools.values import has_sets
-from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
+from cnllm.transports import AsyncTransport, default_async_transport
 from cnllm.types import Reply, checks
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     """The same verbs as `Client`, awaited; on asyncio or trio."""
 
     _is_async = True
-    _httpx_adapter = AsyncHttpx
     _default_transport = staticmethod(default_async_transport)
 
     def with_registry(self, registry: Registry) -> Self:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from cnllm.client import credentials
 from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import OnEvent, check_callback, watch_call
-from cnllm.client.tool_sets import HeldSets
 from cnllm.client.verb_help import with_options
 from cnllm.config import redact, settings
 from cnllm.engine.encode.build import build_request
@@ -27,7 +26,6 @@ from cnllm.registry import Registry, tiers
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
-from cnllm.tools.values import has_sets
 from cnllm.types import Message, Note, Quote, checks
 from cnllm.types.message_memory import LONG, MessageMemory
 from cnllm.types.messages import as_messages
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from cnllm.client.fallback import RouteMemory
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.measurements import RouteChoice
+    from cnllm.client.tool_sets import HeldSets
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
     from cnllm.types.messages import Messages
@@ -71,7 +70,6 @@ class BaseClient(Generic[AnyTransport]):
     """Prepares a request, for both clients. `_is_async` says which of the two a client is."""
 
     _is_async: bool
-    _httpx_adapter: Callable[[Any], Any]
     _default_transport: Callable[[], Any]
     _connections: Any
     _transport: Any
@@ -131,7 +129,10 @@ class BaseClient(Generic[AnyTransport]):
         self._call_log: CallLog | None = None  # of this client alone
         self._record_calls(log_calls)
         if transport is not None and is_httpx_transport(transport, is_async=self._is_async):
-            self._connections = self._httpx_adapter(transport)
+            from cnllm import transports  # its adapters of httpx take longer to load than a usual client to begin
+
+            adapter: Callable[[Any], Any] = transports.AsyncHttpx if self._is_async else transports.Httpx
+            self._connections = adapter(transport)
         else:
             self._connections = transport
         self._open_transport()
@@ -311,9 +312,14 @@ class BaseClient(Generic[AnyTransport]):
         """
         if self._closed:
             self._require_open()
-        if "tools" in options and has_sets(options["tools"]):
-            self._held_sets = self._held_sets or HeldSets()
-            options = self._held_sets.open_options(options)
+        if "tools" in options:
+            from cnllm.tools.values import has_sets  # a call without tools does not load it
+
+            if has_sets(options["tools"]):
+                from cnllm.client.tool_sets import HeldSets
+
+                self._held_sets = self._held_sets or HeldSets()
+                options = self._held_sets.open_options(options)
         tag = None if (tag := options.get("tag")) is None else checks.as_tag("tag", tag)
         keys: dict[int, str | None] | None = None
         if (self._fallback is not None or "fallback" in options) and (rules := self._fallback_rules(options)):

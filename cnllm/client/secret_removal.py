@@ -26,7 +26,6 @@ from cnllm.client.secret_filter import (
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.schemas.python_types import python_type
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -322,6 +321,8 @@ def _rebuilt(parsed: Any, plain: Any) -> Any:
         return type(parsed).model_validate(plain)
     if isinstance(parsed, list | tuple | set | frozenset | dict):
         raise TypeError("the types of its items are not known")
+    from cnllm.schemas.python_types import python_type  # few answers have a type
+
     return python_type(type(parsed)).model_validate_json(json.dumps(plain))
 
 

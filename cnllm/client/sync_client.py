@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from cnllm.client.base import BaseClient
-from cnllm.client.runs import loop_stopped_error, prepare_loop
-from cnllm.client.sync_run import Run
 from cnllm.client.sync_stream import Stream
 from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.registry.model import Model
 from cnllm.system.closing import Closing
-from cnllm.transports import Httpx, Transport, default_transport
+from cnllm.transports import Transport, default_transport
 from cnllm.types import Reply
 
 if TYPE_CHECKING:
     import httpx
 
+    from cnllm.client.sync_run import Run
     from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
     from cnllm.types.messages import Messages
 
@@ -43,7 +42,6 @@ class Client(BaseClient[HttpTransport], Closing):
     """
 
     _is_async = False
-    _httpx_adapter = Httpx
     _default_transport = staticmethod(default_transport)
 
     @overload
@@ -103,6 +101,10 @@ class Client(BaseClient[HttpTransport], Closing):
         True, False, or a reason for refusing. `on_step(step)` is called after each step. Other options are as for
         `call`.
         """
+        # a call needs nothing of the loop
+        from cnllm.client.runs import loop_stopped_error, prepare_loop
+        from cnllm.client.sync_run import Run
+
         with Run(prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)) as run:
             for _ in run:
                 pass
@@ -130,6 +132,10 @@ class Client(BaseClient[HttpTransport], Closing):
         anywhere; so does leaving the `with` block. A step whose stream is cut is repeated without streaming, and only
         the missing part is delivered. With `by="sentence"` its text comes in whole sentences.
         """
+        # as in `run`
+        from cnllm.client.runs import prepare_loop
+        from cnllm.client.sync_run import Run
+
         return Run(prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
     def prepare(

@@ -15,8 +15,6 @@ from msgspec.structs import asdict
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
-from cnllm.schemas.python_types import is_python_type, python_type, remove_odd_defaults
-from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
@@ -286,6 +284,8 @@ def _tools(value: Any) -> tuple[Function, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise TypeError(f"tools is {type(value).__name__}, a list is expected")
         value = checks.as_list("tools", value, "a list")
+    from cnllm.tools.values import expand_sets  # a call without tools does not load it
+
     tools = tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
     for tool in tools:
         checks.check_finite(f"tools ({checks.short_text(tool.name)})", tool.parameters)
@@ -299,6 +299,8 @@ def _tool(tool: Any, index: int) -> Function:
         return tool
     if type(tool) is dict and (function := _plain_function(tool)) is not None:
         return function
+    from cnllm.tools.values import as_tool  # as in `_tools`
+
     definition = as_tool(tool, f"tools[{index}]")
     return Function(*(getattr(definition, name) for name in Function.__struct_fields__))
 
@@ -337,6 +339,8 @@ def _schema(value: Any) -> dict[str, Any]:
                 schema = checks.as_dict("schema", inner["schema"])
                 return {"schema": schema, "schema_name": _name(inner.get("name")), "schema_keys": keys}
         return {"schema": value, "schema_name": _name(value.get("title"))}
+    from cnllm.schemas.python_types import is_python_type, python_type, remove_odd_defaults  # most calls have none
+
     kind: Any = value if isinstance(value, type) and callable(getattr(value, "model_json_schema", None)) else None
     if kind is None and not is_python_type(value):
         raise TypeError(f"schema is {type(value).__name__}; {_SCHEMAS} is expected")

@@ -23,14 +23,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cnllm.config.distribution import install_command
 from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.transports.httpx_adapter import Httpx
-from cnllm.transports.httpx_async import AsyncHttpx
+
+if TYPE_CHECKING:
+    from cnllm.transports.httpx_adapter import Httpx
+    from cnllm.transports.httpx_async import AsyncHttpx
 
 __all__ = ["AsyncHttpx", "AsyncTransport", "Httpx", "Transport", "default_async_transport", "default_transport"]
 
@@ -49,9 +51,24 @@ class AsyncTransport(Protocol):
         """Send a plan. Return status, headers and an async iterator of the body's bytes."""
 
 
+def __getattr__(name: str) -> Any:
+    """Load an adapter of httpx at its first use: the fast one needs neither."""
+    if name == "Httpx":
+        from cnllm.transports.httpx_adapter import Httpx
+
+        return Httpx
+    if name == "AsyncHttpx":
+        from cnllm.transports.httpx_async import AsyncHttpx
+
+        return AsyncHttpx
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def default_transport() -> Transport:
     """Return the default transport of a `Client`. Raise `CnllmError` when CNLLM_TRANSPORT is not available."""
     if (name := _adapter()) != "fast":
+        from cnllm.transports.httpx_adapter import Httpx
+
         return Httpx(family=name)
     from cnllm.transports.fast_sync import Fast  # not from `fast`, which imports asyncio
 
@@ -61,6 +78,8 @@ def default_transport() -> Transport:
 def default_async_transport() -> AsyncTransport:
     """Return the default transport of an `AsyncClient`. Raise as `default_transport` does."""
     if (name := _adapter()) != "fast":
+        from cnllm.transports.httpx_async import AsyncHttpx
+
         return AsyncHttpx(family=name)
     from cnllm.transports.fast_async import AsyncFast
 

@@ -9,14 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.system.processes import INHERITED, drop_after_fork
+from cnllm.system.processes import INHERITED, cached_property, drop_after_fork
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
 from cnllm.transports.headers import encode_head
-from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.response_parser import FastBody, ResponseParser
 from cnllm.transports.sockets import (
     DRAIN_SECONDS,
@@ -33,6 +33,9 @@ from cnllm.transports.sockets import (
     remaining_time,
     shut_down,
 )
+
+if TYPE_CHECKING:
+    from cnllm.transports.httpx_adapter import Httpx
 
 __all__ = ["Fast"]
 
@@ -205,10 +208,16 @@ class Fast:
 
     def __init__(self, *, connections: int = 4096, idle: int | None = None) -> None:
         self._pool = _Pool(connections, IDLE_CONNECTIONS if idle is None else idle)
-        self._httpx = Httpx()
         self._destinations = Destinations()
         self._sends = Sends()
         drop_after_fork(self)
+
+    @cached_property
+    def _httpx(self) -> Httpx:
+        """Return the transport of the rare cases, which no other one loads."""
+        from cnllm.transports.httpx_adapter import Httpx
+
+        return Httpx()
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -245,7 +254,8 @@ class Fast:
     def interrupt(self, plan: Plan) -> None:
         """End a request whose response has not begun, from any thread."""
         self._sends.interrupt(plan)
-        self._httpx.interrupt(plan)
+        if "_httpx" in vars(self):
+            self._httpx.interrupt(plan)
 
     def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
@@ -262,7 +272,8 @@ class Fast:
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()
-        self._httpx.close()
+        if "_httpx" in vars(self):
+            self._httpx.close()
 
     def drop_inherited(self) -> None:
         """Start empty in a child process: connections and locks belong to the parent."""

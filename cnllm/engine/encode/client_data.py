@@ -26,7 +26,6 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
-from cnllm.tools import Tool
 from cnllm.types import Note, Reply
 from cnllm.types.client_data import CarriedBody, ClientData, count_text
 from cnllm.types.parts import CACHE_MARK
@@ -283,11 +282,12 @@ def _allow_functions(config: Any, options: dict[str, Any], protocol: str, notes:
         case {"mode": str(mode), "allowedFunctionNames": list(names), **rest} if mode in _MODES:
             if not (tools := options.get("tools")):
                 return False
+            from cnllm.protocols.client_tools import narrowed_note  # most calls need nothing of it
+            from cnllm.tools.values import Tool
+
             # A web search is no function, and stays.
             offer = [tool for tool in tools if isinstance(tool, Tool) or tool.get("function", {}).get("name") in names]
             options["tools"], options["tool_choice"] = offer, _MODES[mode]
-            from cnllm.protocols.client_tools import narrowed_note  # most calls need nothing of it
-
             notes += narrowed_note("allowedFunctionNames", tools, offer)
             notes += [_left_out("extra_body", f"{_CALLING}.{key}", protocol) for key in rest]
             return True
@@ -311,6 +311,8 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
                 did = "sent as it is: whether this endpoint searches is unknown"
                 notes.append(Note("web-search", "web_search", tool_type(tool) if tool is not data else "the body", did))
         return
+    from cnllm.tools.values import Tool  # most calls need nothing of it
+
     own = model.flags.web_search  # that of the client's wire, where the model is asked over it
     search = None
     for index, tool in enumerate(offer):

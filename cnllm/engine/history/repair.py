@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.protocols import BlockLink
-from cnllm.tools.arguments import decode_values, unwrap_object
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
@@ -412,6 +411,10 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
 
     `index` is that of its message, `tool` its tool where it is offered. Plain text is the input of a custom one.
     """
+    # a history without calls loads none of these
+    from cnllm.protocols.client_tools import is_bare_input
+    from cnllm.tools.arguments import decode_values, unwrap_object
+
     subject = f"messages[{index}]: the arguments of {call.name}"
     clean = _without_half_characters(call)
     if clean is not call:
@@ -420,9 +423,6 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
     if call.excluded:  # cnllm does not execute it, and sends the model's text back unchanged
         call = replace(call, arguments=decode_arguments(call.raw)[0])
     if call.arguments is None:
-        # the readers of a client's pieces take longer to load than a usual history to repair
-        from cnllm.protocols.client_tools import is_bare_input
-
         inner = unwrap_object(call.raw)
         if inner is None and tool is not None and tool.custom is not None and is_bare_input(call.raw):
             arguments, raw = custom_arguments(call.raw)
