@@ -209,7 +209,7 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
         message = message.partition(". Choose from")[0]
     if isinstance(error, click.NoSuchOption):  # the hint has the guess
         message = f"there is no option {error.option_name}"
-    elif (match := re.match(_NO_COMMAND, message)) is not None:
+    elif (match := _NO_COMMAND.match(message)) is not None:
         message = f"there is no command {match[1]}"
     message = re.sub(_KIND, lambda match: f"is not {_KINDS[match[1]]}", message).rstrip(".")
     first = message.split(" ")[0]
@@ -218,7 +218,7 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
 
 _KIND = r"is not a valid (float|integer)(?: range)?"
 _CONTINUED = r" \\\n\s*"
-_NO_COMMAND = r"No such command '([^']*)'"
+_NO_COMMAND = re.compile(r"No such command '([^']*)'")
 _KEY_OPTION = r"--?(api[-_]?)?(key|token)"
 _KINDS = {"float": "a number", "integer": "a whole number"}
 
@@ -233,7 +233,7 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
     elif isinstance(error, click.NoSuchOption):
         if (hint := _option_hint(error.option_name, ctx)) is not None:
             return hint
-    elif isinstance(ctx.command, click.Group) and (match := re.match(_NO_COMMAND, error.message)):
+    elif isinstance(ctx.command, click.Group) and (match := _NO_COMMAND.match(error.message)):
         from cnllm.cli.output.suggestion import subcommand_hint
 
         names = ctx.command.list_commands(ctx)
