@@ -22,6 +22,7 @@ from cnllm.registry import cache
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.system.files import open_nonblocking, read_descriptor
+from cnllm.system.processes import cached_property
 
 __all__ = [
     "builtin_path",
@@ -41,12 +42,16 @@ _FORMAT = b"cnllm-registry-69"  # count up when the cached data changes, or the 
 class LazyTables(Mapping[str, Any]):
     """A section of a cached file: tables by name, each decoded at its first use.
 
-    A call needs about six of the file's hundreds of tables.
+    A call needs about six of the file's hundreds of tables, and not even the names of some sections.
     """
 
-    def __init__(self, packed: dict[str, msgspec.Raw]) -> None:
-        self._packed = packed
+    def __init__(self, section: msgspec.Raw) -> None:
+        self._section = section
         self._tables: dict[str, Any] = {}
+
+    @cached_property
+    def _packed(self) -> dict[str, msgspec.Raw]:
+        return msgspec.msgpack.decode(self._section, type=dict[str, msgspec.Raw])
 
     def __getitem__(self, name: str) -> Any:
         table = self._tables.get(name)
@@ -155,12 +160,12 @@ def _read_bytes(path: Path, label: str) -> tuple[os.stat_result, bytes]:
 
 
 def packed(text: bytes) -> bytes:
-    """Return the content of `providers.bin` or `catalogue.bin`: digests of the text and of the data, then the data.
+    """Return the content of `providers.bin` or `catalogue.bin`: digest of the text, checksum of the data, data.
 
     The build of a wheel writes it beside the file.
     """
     data = msgspec.msgpack.encode(parse(text, "providers.toml"))
-    return cache.digest(b"", text) + cache.digest(_FORMAT, data) + data
+    return cache.digest(b"", text) + cache.checksum(_FORMAT, data) + data
 
 
 def _shipped_data(path: Path, digest: bytes) -> dict[str, Any] | None:
@@ -169,10 +174,9 @@ def _shipped_data(path: Path, digest: bytes) -> dict[str, Any] | None:
         blob = memoryview(path.with_suffix(".bin").read_bytes())
     except OSError:
         return None  # a checkout
-    size = cache.DIGEST
-    data = blob[2 * size :]
-    is_valid = blob[:size] == digest and blob[size : 2 * size] == cache.digest(_FORMAT, data)
-    return _unpack(data) if is_valid else None
+    size = len(digest)
+    mark, data = blob[size : size + cache.CHECKSUM], blob[size + cache.CHECKSUM :]
+    return _unpack(data) if blob[:size] == digest and mark == cache.checksum(_FORMAT, data) else None
 
 
 def _cache_entry(text: bytes, digest: bytes, kind: bytes) -> str | None:
@@ -190,8 +194,5 @@ def _cache_entry(text: bytes, digest: bytes, kind: bytes) -> str | None:
 def _unpack(payload: memoryview) -> dict[str, Any]:
     top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
     return {
-        key: LazyTables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
-        if key in _SECTIONS
-        else msgspec.msgpack.decode(packed)
-        for key, packed in top.items()
+        key: LazyTables(packed) if key in _SECTIONS else msgspec.msgpack.decode(packed) for key, packed in top.items()
     }
