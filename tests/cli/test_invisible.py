@@ -38,3 +38,11 @@ def test_emoji_and_scripts_stay_readable() -> None:
     for text in ("👨\u200d👩\u200d👧", "❤️", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
                  "中文，“引号”……——　全角", "葛\U000e0100", "می\u200cخواهم", "नमस\u200dते", "1️⃣", "한국어"):  # fmt: skip
         assert terminal.escape(text) == text
+
+
+def test_printable_text_is_searched_where_it_holds_one_of_the_few_that_are_escaped() -> None:
+    printable = [chr(code) for code in range(0x110000) if chr(code).isprintable()]
+    escaped = {char for char in printable if terminal.escape_json(char) != char}
+    assert escaped
+    assert all(terminal.escape(char) != char for char in escaped)
+    assert terminal.escape("".join(char for char in printable if char not in escaped)).isprintable()

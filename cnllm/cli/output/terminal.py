@@ -8,7 +8,7 @@ from typing import TextIO
 
 __all__ = ["columns", "display_width", "escape", "escape_json", "is_dumb", "one_line", "supports_dim"]
 
-_CONTROL = re.compile(
+_CONTROL = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2028\u2029\u2060-\u2065\u206a-\u206f"
@@ -22,19 +22,23 @@ Joiners and variation selectors stay: emoji, Persian and Indic scripts, and vari
 Tags behind a black flag stay too: they make the flag of a region.
 """
 
+_PRINTABLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+"""The characters of these that count as printable."""
+
 _MAX_DIGITS = 9  # of COLUMNS
 
 
 def escape(text: str) -> str:
     r"""Return the text with every control character escaped (`\x1b`, `\u202e`), so that none takes effect."""
-    if text.isascii() and text.replace("\n", "").isprintable():  # a tenth of the search
+    is_printable = text.replace("\n", "").isprintable()  # a tenth of the search
+    if is_printable and (text.isascii() or _PRINTABLE.isdisjoint(text)):
         return text
-    return _CONTROL.sub(_escape_match, text)
+    return re.sub(_CONTROL, _escape_match, text)
 
 
 def escape_json(text: str) -> str:
     """Return the same JSON value, with the control characters that JSON may hold unescaped written as escapes."""
-    return _CONTROL.sub(_escape_match_json, text)
+    return re.sub(_CONTROL, _escape_match_json, text)
 
 
 def one_line(text: str, most: int) -> str:
