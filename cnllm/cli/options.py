@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -51,15 +51,16 @@ __all__ = [
 Decorator = Callable[[Any], Any]
 
 
-class Help(NamedTuple):
+class Help:
     """The layout of the help of a command with many options.
 
     `--help` explains the `usual` options and names the others; `--help-all` explains all. `groups` maps a heading to
     names of options.
     """
 
-    usual: str
-    groups: Mapping[str, str]
+    def __init__(self, usual: str, groups: Mapping[str, str]) -> None:
+        self.usual = usual
+        self.groups = groups
 
     def write(self, options: Sequence[click.Option], ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections of options."""

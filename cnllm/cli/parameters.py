@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 __all__ = ["PARAMETERS", "SWITCH", "WHOLE", "Parameter"]
 
 
-class Parameter(NamedTuple):
+class Parameter:
     """A parameter of the model: its help, the types of its values, in words too, and the least and the most at all.
 
     The registry has what one endpoint takes.
     """
 
-    help: str
-    types: tuple[type, ...]
-    form: str
-    least: int | None = None
-    most: int | None = None
+    def __init__(
+        self, help: str, types: tuple[type, ...], form: str, least: int | None = None, most: int | None = None
+    ) -> None:
+        self.help = help
+        self.types = types
+        self.form = form
+        self.least = least
+        self.most = most
 
 
 _NUMBER = (int, float), "a number"

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from cnllm.system.processes import cached_property
 
@@ -124,7 +125,7 @@ def _words(marker: str) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(words), key=len, reverse=True))
 
 
-class _Needle(NamedTuple):
+class _Needle(Struct, frozen=True):
     """A word to look for: markers that contain it begin with one of `starts`, and have all of some other words, too.
 
     `parts` are the other words to look for that stand inside the word.
@@ -294,14 +295,15 @@ class Markers:
             return -1
         lower, first = text.lower(), -1
         absent: set[str] = set()
-        for word, starts, others, parts in self._needles:
-            if starts.isdisjoint(chars) or not absent.isdisjoint(parts):
+        for needle in self._needles:
+            if needle.starts.isdisjoint(chars) or not absent.isdisjoint(needle.parts):
                 continue
+            word = needle.word
             at = lower.find(word, start, None if first < 0 else first + len(word))
             if at < 0 and first < 0:
                 absent.add(word)
             elif at >= 0 and any(
-                all(lower.find(other, max(start, at - self.longest)) >= 0 for other in words) for words in others
+                all(lower.find(other, max(start, at - self.longest)) >= 0 for other in words) for words in needle.others
             ):
                 first = at
         return first if first < 0 else max(start, first - self.longest)

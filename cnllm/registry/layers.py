@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.registry import merge
@@ -18,7 +20,7 @@ __all__ = ["Layers", "SharedTables"]
 _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 
 
-class SharedTables(NamedTuple):
+class SharedTables(Struct, frozen=True):
     """Selects the tables that all models of a family at a provider share.
 
     `foreign` says that `protocol` is not the wire of a provider's tables that name none. Flags in `not_of_wire` are not
@@ -125,16 +127,16 @@ class Layers:
         """Return the layers that all models of a family at a provider share."""
         if key in self._shared_layers:
             return self._shared_layers[key]
-        provider, family, protocol, foreign, not_of_wire = key
+        provider, family, protocol = key.provider, key.family, key.protocol
         layers = list(self.table_layers(("defaults",), protocol))
         if protocol is not None:
-            layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
+            layers += self.table_layers(("protocols", protocol), protocol, excluded=key.not_of_wire)
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
         chain = self.extends_chain("providers", provider)
         for position, name in reversed([*enumerate(chain)]):
             paths = [("providers", extended) for extended in chain[position:]]
-            is_foreign = self._foreign_files(paths, protocol, foreign=foreign)
+            is_foreign = self._foreign_files(paths, protocol, foreign=key.foreign)
             excluded = frozenset() if name == provider else merge.OWN_FLAGS
             layers += self.table_layers(("providers", name), protocol, excluded, is_foreign)
             if family is not None:

@@ -164,7 +164,7 @@ class Resolver:
         shared = SharedTables(provider, family, wire, foreign)
         # the table of a wire describes its batches; these flags count only where the endpoint is known to have batches
         if not merge.offers_batches([*self.layers.provider_layers(shared), *own]):
-            shared = shared._replace(not_of_wire=merge.OFFERED_FLAGS)
+            shared = msgspec.structs.replace(shared, not_of_wire=merge.OFFERED_FLAGS)
         if overrides:
             own = [*own, Layer("the call", self.documents[0], (), overrides)]
         return _Stack(wire, shared, own, [*self.layers.provider_layers(shared), *own], without_wire)

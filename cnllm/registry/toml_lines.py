@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = ["Lines", "Statement", "decode", "items", "key_lines", "line_of", "read_keys", "statements", "value_end"]
 
@@ -105,7 +106,7 @@ def _is_inline_value(text: bytes, number: int) -> bool:
     return line[position : position + 1] == "=" and line[position + 1 :].lstrip()[:1] in ("{", "[")
 
 
-class Statement(NamedTuple):
+class Statement(Struct, frozen=True):
     """The head of a table, or a key with its value: where it begins, where its keys end, where it ends, its keys."""
 
     begin: int
@@ -142,11 +143,11 @@ def key_lines(text: str, *, until: list[str] | None = None) -> Lines:
     counts: dict[str, int] = {}
     table: list[str] = []
     number, position = 1, 0
-    for start, _, _, keys, is_head, is_array in statements(text):
-        number, position = number + text.count("\n", position, start), start
-        if not is_head:
+    for one in statements(text):
+        number, position = number + text.count("\n", position, one.begin), one.begin
+        if not one.is_head:
             path = list(table)
-            for key in keys:
+            for key in one.keys:
                 path.append(key)
                 lines.setdefault("\0".join(path), number)
                 if path == until:
@@ -154,8 +155,8 @@ def key_lines(text: str, *, until: list[str] | None = None) -> Lines:
             continue
         if until is not None and number > 1:
             break
-        table = _numbered_path(keys, counts)
-        if is_array:
+        table = _numbered_path(one.keys, counts)
+        if one.is_array:
             name = "\0".join(table)
             counts[name] = counts.get(name, -1) + 1
             table = [*table, str(counts[name])]

@@ -6,7 +6,6 @@ Every decision of a call (retry, waiting, recovery of a cut stream) is made here
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
@@ -79,7 +78,7 @@ class Call:
         timeouts: Timeouts,
         replan: Callable[..., Plan],
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = retry_policy.random,
         is_nested: bool = False,
     ) -> None:
         self.plan = plan

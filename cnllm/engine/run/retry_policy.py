@@ -18,6 +18,7 @@ __all__ = [
     "draw_order",
     "may_recover",
     "may_wait",
+    "random",
     "retry_delay",
     "target_obstacle",
 ]
@@ -25,6 +26,13 @@ __all__ = [
 
 _PATIENCE = 5.0  # seconds that a request of a route waits for the same target
 _ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on average: the estimate is a lower bound
+
+
+def random() -> float:
+    """Return a number from 0 to below 1."""
+    import random  # takes longer to load than a call that is sent once
+
+    return random.random()
 
 
 def retry_delay(error: CnllmError, tries: int, retry: Retry, chance: Callable[[], float]) -> float:
