@@ -69,8 +69,7 @@ def _elements(marker: str) -> Iterator[_Element]:
 
 
 def _count_bars(marker: str) -> int:
-    count = marker.count
-    return count("｜") + count("|") + count("‖")
+    return sum(map(marker.count, BARS))
 
 
 def _spellings(marker: str) -> list[list[_Element]]:
@@ -112,11 +111,10 @@ def _beginning(head: _Element, rests: list[list[_Element]]) -> str:
     return f"(?:{so_far}\\Z|{longer})" if longer else f"{so_far}\\Z"
 
 
-def _starts(markers: Iterable[str]) -> set[str]:
-    """Return the patterns of the characters with which one of the markers may begin."""
-    # the pattern of any other character depends on nothing behind it
-    beginnings = {marker if marker[0] in " ▁_" else marker[0] for marker in markers}
-    return {start for beginning in beginnings for start in _both_cases(next(_elements(beginning))[0])}
+def _starts(marker: str) -> set[str]:
+    """Return the patterns of the characters with which a marker may begin."""
+    first, _ = next(_elements(marker))
+    return _both_cases(first)
 
 
 def _words(marker: str) -> tuple[str, ...]:
@@ -145,7 +143,7 @@ def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
         words = _words(marker)
         if not words:
             return ()
-        starts.setdefault(words[0], set()).update(start[-1] for start in _starts([marker]))
+        starts.setdefault(words[0], set()).update(start[-1] for start in _starts(marker))
         others.setdefault(words[0], set()).add(words[1:])
     return tuple(
         _Needle(
@@ -193,7 +191,7 @@ class Markers:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        starts = _starts(markers)
+        starts = {start for marker in markers for start in _starts(marker)}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
