@@ -10,7 +10,7 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -42,39 +42,37 @@ _ODD = "ſıİ"  # `re.IGNORECASE` takes them for letters that `str.lower` does 
 _Element = tuple[str, str]
 
 
-def _elements(marker: str) -> Iterator[_Element]:
-    """Yield (pattern, pattern of any beginning of it) for each piece of a marker."""
+def _elements(marker: str) -> list[_Element]:
+    """Return (pattern, pattern of any beginning of it) for each piece of a marker."""
+    barred = any(char in BARS for char in marker)
+    out: list[_Element] = []
     for position, char in enumerate(marker):
         before, after = marker[:position][-1:], marker[position + 1 :][:1]
         literal = re.escape(char)
         if char in BARS:
             if not before or not after:  # at an end of a marker more bars and spaces would be text
-                yield _ONE_BAR, _ONE_BAR
+                out.append((_ONE_BAR, _ONE_BAR))
             elif before not in BARS:  # a run of bars is one
-                yield BAR, _BAR_SO_FAR
+                out.append((BAR, _BAR_SO_FAR))
         elif char == " " and after:
             if before not in BARS:
-                yield r"\s{1,4}", r"\s{0,4}"
+                out.append((r"\s{1,4}", r"\s{0,4}"))
         elif char == " ":
-            yield r"\s", r"\s"
-        elif char in "▁_" and _count_bars(marker):
-            yield _JOINT, _JOINT
+            out.append((r"\s", r"\s"))
+        elif barred and char in "▁_":
+            out.append((_JOINT, _JOINT))
         elif (char == "<" and (after == "/" or after.isalpha())) or (char == "/" and before == "<"):
-            yield literal, literal
-            yield r"\s{0,2}", r"\s{0,2}"
+            out += [(literal, literal), (r"\s{0,2}", r"\s{0,2}")]
         elif char in ">=" and (before.isalnum() or before == "_"):
-            yield _SPACES + literal, _SPACES
+            out.append((_SPACES + literal, _SPACES))
         else:
-            yield literal, literal
-
-
-def _count_bars(marker: str) -> int:
-    return sum(map(marker.count, BARS))
+            out.append((literal, literal))
+    return out
 
 
 def _spellings(marker: str) -> list[list[_Element]]:
     """Return the elements of a marker, and of its form with attributes where it may have them."""
-    elements = list(_elements(marker))
+    elements = _elements(marker)
     if not _WORD_TAG.fullmatch(marker):
         return [elements]
     return [elements, [*elements[:-1], (_ATTRIBUTES, _ATTRIBUTES_SO_FAR)]]
@@ -111,15 +109,10 @@ def _beginning(head: _Element, rests: list[list[_Element]]) -> str:
     return f"(?:{so_far}\\Z|{longer})" if longer else f"{so_far}\\Z"
 
 
-def _starts(marker: str) -> set[str]:
-    """Return the patterns of the characters with which a marker may begin."""
-    first, _ = next(_elements(marker))
-    return _both_cases(first)
-
-
 def _words(marker: str) -> tuple[str, ...]:
     """Return the words that every spelling of a marker contains, in lower case, the longest first."""
-    words = re.findall(r"[^\W_]+" if _count_bars(marker) else r"\w+", marker.lower())
+    is_barred = any(char in BARS for char in marker)
+    words = re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower())
     return tuple(sorted(dict.fromkeys(words), key=len, reverse=True))
 
 
@@ -143,7 +136,7 @@ def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
         words = _words(marker)
         if not words:
             return ()
-        starts.setdefault(words[0], set()).update(start[-1] for start in _starts(marker))
+        starts.setdefault(words[0], set()).update(start[-1] for start in _both_cases(_elements(marker)[0][0]))
         others.setdefault(words[0], set()).add(words[1:])
     return tuple(
         _Needle(
@@ -191,13 +184,13 @@ class Markers:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        starts = {start for marker in markers for start in _starts(marker)}
+        starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         self.has_start: Callable[[str], object] = self._first.search
         """A quicker test: whether a text contains a character with which a marker begins."""
-        self.longest = 14 + max(len(marker) + 14 * _count_bars(marker) for marker in markers)
+        self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
 
     @staticmethod
