@@ -10,10 +10,9 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-
-from msgspec import Struct
+from itertools import pairwise
 
 from cnllm.system.processes import cached_property
 
@@ -34,10 +33,13 @@ _ATTRIBUTES_SO_FAR = (
     r"(?:=\s{0,2}(?:\"[^\"<>]{0,256}|'[^'<>]{0,256})?)?)"
 )
 _WORD_TAG = re.compile(r"</?[\w:.-]+>")
-_LONG = 256  # characters: in longer texts a search for the words of the markers first is quicker
-_TRY = 1200  # characters: a search for a word reads as many while a marker is tried at one place
+_LONG = 4096  # characters: in longer texts a search for whole markers is worth its compilation
+_SPAN = 16384  # characters that are searched for the markers of one first character after the other
 _HINT = 7  # elements of a marker that a hint looks at: a tag with four letters
-_ODD = "ſıİ"  # `re.IGNORECASE` takes them for letters that `str.lower` does not
+_PAD = "\0" * _HINT
+_AHEAD = 4  # characters that are looked at before words are tried one by one
+_TOGETHER = 4  # words with a common look ahead
+_ODD = {"i": "ıİ", "k": "\u212a", "s": "ſ"}  # `re.IGNORECASE` takes them for these letters, too
 
 _Element = tuple[str, str]
 
@@ -109,69 +111,116 @@ def _beginning(head: _Element, rests: list[list[_Element]]) -> str:
     return f"(?:{so_far}\\Z|{longer})" if longer else f"{so_far}\\Z"
 
 
-def _words(marker: str) -> tuple[str, ...]:
-    """Return the words that every spelling of a marker contains, in lower case, the longest first."""
-    is_barred = any(char in BARS for char in marker)
-    words = re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower())
-    return tuple(sorted(dict.fromkeys(words), key=len, reverse=True))
+def _steps(elements: list[str]) -> list[str]:
+    """Return the patterns of some elements for a search: letters in both cases, and bars apart from their spaces.
 
-
-class _Needle(Struct, frozen=True):
-    """A word to look for: markers that contain it begin with one of `starts`, and have all of some other words, too.
-
-    `parts` are the other words to look for that stand inside the word.
+    Optional spaces are not given back where what follows is no space, so that a search fails quickly.
     """
+    out: list[str] = []
+    for element in elements:
+        if element == BAR:
+            out += [r"\s{0,2}", _ONE_BAR, BAR.removeprefix(r"\s{0,2}" + _ONE_BAR)]
+        elif len(element) == 1 and element.lower() != element.upper():
+            char = element.lower()
+            out.append(f"[{char}{char.upper()}{_ODD.get(char, '')}]" if char.isascii() else f"(?i:{element})")
+        else:
+            out.append(element)
+    solid = [step == r"\s{0,2}" and after[:2] not in ("", r"\s", _JOINT[:2]) for step, after in pairwise([*out, ""])]
+    return [f"{step}+" if is_solid else step for step, is_solid in zip(out, solid, strict=True)]
 
-    word: str
-    starts: frozenset[str]
-    others: frozenset[tuple[str, ...]]
-    parts: frozenset[str]
+
+def _is_char(step: str) -> bool:
+    """Whether a step is always one character."""
+    return len(step) == 1 or (len(step) == 2 and step[0] == "\\") or (step[0] == "[" and step[-1] == "]")
 
 
-def _needles(markers: tuple[str, ...]) -> tuple[_Needle, ...]:
-    """Return the longest word of each marker, each word once, short ones first; nothing if a marker has no word."""
-    starts: dict[str, set[str]] = {}
-    others: dict[str, set[tuple[str, ...]]] = {}
-    for marker in markers:
-        words = _words(marker)
-        if not words:
-            return ()
-        starts.setdefault(words[0], set()).update(start[-1] for start in _both_cases(_elements(marker)[0][0]))
-        others.setdefault(words[0], set()).add(words[1:])
-    return tuple(
-        _Needle(
-            word,
-            frozenset(starts[word]),
-            frozenset([()] if () in others[word] else others[word]),
-            frozenset([part for part in starts if part in word and part != word]),
-        )
-        for word in sorted(starts, key=lambda word: (len(word), word))
-    )
+def _first_chars(step: str) -> str:
+    """Return the characters with which a step begins, as a class has them; "" where that cannot be said."""
+    if _is_char(step):
+        return step[1:-1] if len(step) > 2 else step
+    if step.startswith(_SPACES):
+        return r"\s" + _first_chars(step.removeprefix(_SPACES))
+    return r"\s" if step == _ATTRIBUTES or step.startswith(r"\s{1") else ""
+
+
+def _or_pad(step: str) -> str:
+    """Return the pattern of a step, or of what stands for it behind a text that may go on."""
+    chars = _first_chars(step)
+    if _is_char(step) or step == _ATTRIBUTES:
+        return rf"[{chars}\0]"
+    if step.startswith(_SPACES):
+        return rf"{_SPACES}[{step.removeprefix(_SPACES)}\0]"
+    return rf"(?:{step}|\0)" if chars or step[0] == "(" else step  # other steps may be empty
+
+
+def _look_ahead(markers: list[list[str]]) -> str:
+    """Return classes for the first characters of some markers, as far as all of them have as many."""
+    classes: list[str] = []
+    for steps in zip(*markers, strict=False):
+        chars = list(map(_first_chars, steps))
+        if not all(chars):
+            break
+        classes.append(f"[{''.join(dict.fromkeys(chars))}]")
+        if len(classes) == _AHEAD or not all(map(_is_char, steps)):
+            break
+    return "".join(classes)
 
 
 def _any_of(markers: list[list[str]]) -> str:
-    """Return a pattern for any of some markers, each given as its elements. Common beginnings are tried once.
+    """Return a pattern for any of some markers, each given as its steps. Common beginnings are tried once.
 
-    Where several characters may follow, a class of them comes first: it fails more quickly than they do one by one.
+    Of many words in one place the next characters are looked at before the words are tried one by one.
     """
     heads: dict[str, list[list[str]]] = {}
     for marker in markers:
-        heads.setdefault(marker[0] if marker else "", []).append(marker[1:])
-    branches = {head: head + (_any_of(rests) if head else "") for head, rests in heads.items()}
-    if len(branches) == 1:
-        return next(iter(branches.values()))
-    chars = [head for head in branches if len(head) == 1 or (len(head) == 2 and head[0] == "\\" and head[1] != "s")]
-    others = [branch for head, branch in branches.items() if head not in chars]
-    if len(chars) > 1:
-        others.append(f"(?=[{''.join(chars)}])(?:{'|'.join(branches[char] for char in chars)})")
-    else:
-        others += [branches[char] for char in chars]
-    return f"(?:{'|'.join(sorted(others, key=len, reverse=True))})"
+        if not marker:
+            return ""  # it is complete, whatever follows
+        heads.setdefault(marker[0], []).append(marker[1:])
+    if "_" in heads and _JOINT in heads:  # the same character is tried once
+        rests = heads.pop(_JOINT)
+        heads["_"] += rests
+        heads[_JOINT.replace("_", "")] = rests
+    branches = {head: head + _any_of(rests) for head, rests in heads.items()}
+    words = sorted(head for head in branches if head[0] == "[" and head[1].isalpha() and _is_char(head))
+    if len(words) < 3:
+        return next(iter(branches.values())) if len(branches) == 1 else f"(?:{'|'.join(branches.values())})"
+    groups = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
+    ahead = "|".join(_look_ahead([[head, *rest] for head in group for rest in heads[head]]) for group in groups)
+    parts = [branch for head, branch in branches.items() if head not in words]
+    parts.append(f"(?={ahead})(?:{'|'.join(branches[word] for word in words)})")
+    return f"(?:{'|'.join(parts)})"
 
 
-def _both_cases(char: str) -> set[str]:
-    """Return a character in lower and in upper case; a pattern of several characters stays as it is."""
-    return {char.lower(), char.upper()} if len(char) == 1 and len(char.lower()) == len(char.upper()) == 1 else {char}
+class _Group:
+    """Markers that begin with the same character, or one of the same few.
+
+    `chars` are these, where they are known; `head` is a pattern of them.
+    """
+
+    def __init__(self, head: str, markers: list[str]) -> None:
+        self.head = head
+        self._markers = markers
+        first = _first_chars(head)
+        self.chars = tuple(first.replace("\\", "")) if first and "\\s" not in first else ("",)
+
+    @cached_property
+    def whole(self) -> re.Pattern[str]:
+        """The pattern of any of the markers."""
+        spellings = [spelling for marker in self._markers for spelling in _spellings(marker)]
+        return re.compile(_any_of([_steps([pattern for pattern, _ in spelling]) for spelling in spellings]))
+
+    @cached_property
+    def beginning(self) -> re.Pattern[str]:
+        """The pattern of a beginning of any of them at the end of a text."""
+        spellings = [spelling for marker in self._markers for spelling in _spellings(marker)]
+        return re.compile(_any_beginning(spellings), re.IGNORECASE)
+
+    def occurs(self, text: str, start: int, end: int) -> bool:
+        """Whether one of the characters stands in a part of a text."""
+        for char in self.chars:  # noqa: SIM110 - a loop, because this is asked for each piece
+            if text.find(char, start, end) >= 0:
+                return True
+        return False
 
 
 class Markers:
@@ -184,14 +233,17 @@ class Markers:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
-        plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
-        self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
-        self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
+        heads: dict[str, list[str]] = {}
+        for marker in markers:
+            heads.setdefault(_steps([_elements(marker)[0][0]])[0], []).append(marker)
+        self._groups = [_Group(head, heads[head]) for head in sorted(heads)]
+        chars = list(map(_first_chars, heads))
+        self._first = re.compile(f"[{''.join(sorted(chars))}]" if all(chars) else "|".join(sorted(heads)))
         self.has_start: Callable[[str], object] = self._first.search
         """A quicker test: whether a text contains a character with which a marker begins."""
         self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
+        self._reach = 12 * max(map(len, markers)) + _MAX_ATTRIBUTES  # characters of any spelling, and more
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -201,15 +253,12 @@ class Markers:
 
     @cached_property
     def _hint(self) -> re.Pattern[str]:
-        """Return a pattern of the first elements of any marker, or of a beginning of these at the end of a text."""
-        starts = [spelling[:_HINT] for marker in self.markers for spelling in _spellings(marker)]
-        whole = _any_of([[pattern for pattern, _ in start] for start in starts])
-        return re.compile(f"(?={self._first.pattern})(?:{whole}|{_any_beginning(starts)})", re.IGNORECASE)
-
-    @cached_property
-    def _needles(self) -> tuple[_Needle, ...]:
-        """Return the words to look for in a long text; empty where a marker may be there without one."""
-        return _needles(self.markers) if self._chars else ()
+        """The pattern of the first elements of any marker, of which `_PAD` behind a text stands for those to come."""
+        heads: dict[str, list[list[str]]] = {}
+        for spelling in (spelling for marker in self.markers for spelling in _spellings(marker)):
+            head, *rest = _steps([pattern for pattern, _ in spelling[:_HINT]])
+            heads.setdefault(head, []).append(list(map(_or_pad, rest)))
+        return re.compile("|".join(head + _any_of(rests) for head, rests in sorted(heads.items())))
 
     @cached_property
     def _which(self) -> tuple[re.Pattern[str], list[int]]:
@@ -226,82 +275,38 @@ class Markers:
         groups = "|".join(f"({pattern})" for *_, pattern in spellings)
         return re.compile(groups, re.IGNORECASE), [index for _, _, index, _ in spellings]
 
-    @cached_property
-    def _any(self) -> re.Pattern[str]:
-        """Return the pattern of any of the markers."""
-        spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
-        return re.compile(_any_of([[pattern for pattern, _ in spelling] for spelling in spellings]), re.IGNORECASE)
-
-    @cached_property
-    def _beginning(self) -> re.Pattern[str]:
-        """Return the pattern of a beginning of any marker at the end of a text."""
-        spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
-        return re.compile(_any_beginning(spellings), re.IGNORECASE)
-
     def may_begin(self, text: str) -> bool:
         """Whether a marker may begin in a text. It is only a hint, quick beside HTML and code, too."""
-        first = self._first.search(text)
-        if first is None:
-            return False
-        start, end = first.start(), len(text) - self.longest
-        if end - start > _LONG and self._chars and self.find(text, start) is None:
-            start = end
-        return self._hint.search(text, start) is not None
+        if len(text) > _LONG:
+            if self.find(text) is not None:
+                return True
+            text = text[-self.longest :]
+        return self._hint.search(text + _PAD) is not None
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        if len(text) - start > _LONG and self._chars:
-            if self._first.match(text, start) and (found := self.match(text, start)) is not None:
-                return found
-            starts = self._starts(text, start)
-        else:
-            starts = (first.start() for first in self._first.finditer(text, start))
-        for at in starts:  # without one, nothing is compiled
-            if (found := self.match(text, at)) is not None:
-                return found
+        size, found = _SPAN, -1
+        while start < len(text):
+            end = min(len(text), start + size)
+            for group in self._groups:
+                if group.occurs(text, start, end):  # without such a character, nothing is compiled
+                    hit = group.whole.search(text, start, end + self._reach)
+                    if hit is not None and hit.start() < end:
+                        found = end = hit.start()
+            if found >= 0:
+                return self.match(text, found)
+            start, size = end, 4 * size
         return None
-
-    def _starts(self, text: str, start: int) -> Iterable[int]:
-        """Return where a marker may begin in a long text, from the first word of one on where there are many places."""
-        count = sum(text.count(char, start) for char in self._chars)
-        if self._needles and count * _TRY > len(self._needles) * (len(text) - start):
-            start = self._skip(text, start)
-            return () if start < 0 else (first.start() for first in self._first.finditer(text, start))
-        positions: list[int] = []
-        for char in self._chars:
-            at = text.find(char, start)
-            while at >= 0:
-                positions.append(at)
-                at = text.find(char, at + 1)
-        return sorted(positions)
-
-    def _skip(self, text: str, start: int) -> int:
-        """Return a position before the first word of a marker in a long text; -1 if there is none."""
-        if any(char in text for char in _ODD):
-            return start
-        if not (chars := [char for char in self._chars if char in text]):
-            return -1
-        lower, first = text.lower(), -1
-        absent: set[str] = set()
-        for needle in self._needles:
-            if needle.starts.isdisjoint(chars) or not absent.isdisjoint(needle.parts):
-                continue
-            word = needle.word
-            at = lower.find(word, start, None if first < 0 else first + len(word))
-            if at < 0 and first < 0:
-                absent.add(word)
-            elif at >= 0 and any(
-                all(lower.find(other, max(start, at - self.longest)) >= 0 for other in words) for words in needle.others
-            ):
-                first = at
-        return first if first < 0 else max(start, first - self.longest)
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the marker at `start`; None where none begins there."""
-        if self._any.match(text, start) is None:
+        for group in self._groups:
+            if text.startswith(group.chars, start) and group.whole.match(text, start) is not None:
+                break
+        else:
             return None
         pattern, indexes = self._which
         match = pattern.match(text, start)
@@ -311,23 +316,20 @@ class Markers:
 
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
-        for first in self._first.finditer(text, max(0, len(text) - self.longest)):
-            if self._beginning.match(text, first.start()):
-                return len(text) - first.start()
-        return 0
+        start, end = max(0, len(text) - self.longest), len(text)
+        for group in self._groups:
+            if group.occurs(text, start, end) and (hit := group.beginning.search(text, start)) is not None:
+                end = min(end, hit.start())
+        return len(text) - end
 
     def is_beginning(self, text: str, start: int = 0) -> bool:
         """Whether all of a text from `start` on may begin a marker."""
-        return len(text) - start <= self.longest and self._beginning.match(text, start) is not None
+        if len(text) - start > self.longest:
+            return False
+        return any(text.startswith(group.chars, start) and group.beginning.match(text, start) for group in self._groups)
 
     def occurs(self, text: str) -> bool:
         """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
-        if self._chars:  # a few searches for one character each are faster than one for a class
-            for char in self._chars:
-                if char in text:
-                    break
-            else:
-                return False
         return self.find(text) is not None
 
     def last_start(self, text: str) -> int:
