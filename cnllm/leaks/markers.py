@@ -277,11 +277,18 @@ class Markers:
 
     def may_begin(self, text: str) -> bool:
         """Whether a marker may begin in a text. It is only a hint, quick beside HTML and code, too."""
+        return self.may_begin_at(text) >= 0
+
+    def may_begin_at(self, text: str) -> int:
+        """Return a position before which no marker begins, or -1 if none may begin in all of a text."""
+        before = 0
         if len(text) > _LONG:
-            if self.find(text) is not None:
-                return True
-            text = text[-self.longest :]
-        return self._hint.search(text + _PAD) is not None
+            before = max(0, len(text) - self.longest)
+            if (found := self.find(text)) is not None:
+                return min(found[0], before)  # a longer one may begin before it
+            text = text[before:]
+        hint = self._hint.search(text + _PAD)
+        return -1 if hint is None else before + hint.start()
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["TextCalls", "Then", "marker_test", "text_calls"]
 
 _HEAD = 400  # characters of an answer, white space among them, that decide whether it may be a call as a whole
+_LONG_HEAD = 4096  # characters before the first marker that are not searched again
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -153,6 +154,7 @@ class TextCalls(Stage):
         self._reasoning_filter: LeakFilter | None = None
         self.has_start = rules.noticed.has_start
         """Tests quickly whether `may_begin` may hold for a text or for a part of it."""
+        self._may_begin_at = rules.noticed.may_begin_at
         self.may_begin = rules.noticed.may_begin
         """Tests whether a marker or a tag around an answer may begin in a text. While all is idle, others pass by."""
         self.is_idle = True
@@ -226,21 +228,16 @@ class TextCalls(Stage):
                 self._restart(item)
             return [item]
         in_reasoning = type(item) is ReasoningPiece
-        filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
+        text = self._hold(item.text) if self._whole and not in_reasoning else item.text
         out: list[Item] = []
-        text: str | None = item.text
-        if self._whole and not in_reasoning:
-            text = self._hold(item.text)
-        if text is None:
-            pass
-        elif self.is_idle and not (self.has_start(text) and self.may_begin(text)):
-            if filter_ is not None:
-                filter_.skip(text)
-            return [item if text is item.text else TextPiece(text)]
-        elif filter_ is not None:
-            self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
-        else:
-            self._feed(text, out, in_reasoning=in_reasoning)
+        if text is not None:
+            start = None
+            if self.is_idle:
+                start = self._may_begin_at(text) if self.has_start(text) else -1
+                if start < 0:
+                    self.skip((text,), in_reasoning=in_reasoning)
+                    return [item if text is item.text else TextPiece(text)]
+            self._feed(text, out, start, in_reasoning=in_reasoning)
         self._look()
         return out
 
@@ -296,12 +293,19 @@ class TextCalls(Stage):
             self._let_go()
         self._look()
 
-    def _feed(self, text: str, out: list[Item], *, in_reasoning: bool) -> None:
-        """Add text of the reasoning or of the answer."""
+    def _feed(self, text: str, out: list[Item], start: int | None = None, *, in_reasoning: bool) -> None:
+        """Add text of the reasoning or of the answer. A marker begins at `start` or behind it, where that is known."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
-        if filter_ is None and self.may_begin(text):
+        if filter_ is None and (start is not None or self.may_begin(text)):
             filter_ = self._make_filter(in_reasoning=in_reasoning)
-        self._add([text] if filter_ is None else filter_.feed(text), out, in_reasoning=in_reasoning)
+        if filter_ is None:
+            self._add([text], out, in_reasoning=in_reasoning)
+            return
+        if start is not None and start > _LONG_HEAD:
+            filter_.skip(text[:start])
+            self._add([text[:start]], out, in_reasoning=in_reasoning)
+            text = text[start:]
+        self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:
         """Give text that may begin a marker, because its part of the reply is over."""
