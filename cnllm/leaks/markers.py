@@ -125,7 +125,10 @@ def _steps(elements: list[str]) -> list[str]:
             out.append(f"[{char}{char.upper()}{_ODD.get(char, '')}]" if char.isascii() else f"(?i:{element})")
         else:
             out.append(element)
-    solid = [step == r"\s{0,2}" and after[:2] not in ("", r"\s", _JOINT[:2]) for step, after in pairwise([*out, ""])]
+    solid = [
+        step == r"\s{0,2}" and (after == step or after[:2] not in ("", r"\s", _JOINT[:2]))
+        for step, after in pairwise([*out, ""])
+    ]
     return [f"{step}+" if is_solid else step for step, is_solid in zip(out, solid, strict=True)]
 
 
@@ -181,7 +184,8 @@ def _any_of(markers: list[list[str]]) -> str:
         heads["_"] += rests
         heads[_JOINT.replace("_", "")] = rests
     branches = {head: head + _any_of(rests) for head, rests in heads.items()}
-    words = sorted(head for head in branches if head[0] == "[" and head[1].isalpha() and _is_char(head))
+    words = [head for head in branches if head[0] == "[" and head[1].isalpha() and _is_char(head)]
+    words.sort(key=lambda word: (-len(heads[word]), word))
     if len(words) < 3:
         return next(iter(branches.values())) if len(branches) == 1 else f"(?:{'|'.join(branches.values())})"
     groups = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]

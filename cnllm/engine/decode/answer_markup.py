@@ -27,12 +27,13 @@ class AnswerTags(Stage):
     `tags` are the opening tag, then the closing ones; behind an empty text those of a further form. A closing tag
     before more text is text itself. Tags in plain words, such as `<answer>`, may be what the caller asked for: they
     count only behind reasoning in the text (`has_thought`), or behind a tag that ended it. Where the stage before
-    notices every tag, plain text without one may pass by: `lets_text`.
+    notices every tag, plain text without one may pass by: `lets_text`. It tells of the text that it gives whether that
+    is plain: `is_plain`.
     """
 
     __slots__ = (
         *("_closers", "_closing", "_first", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
-        *("is_idle", "lets_text", "pending"),
+        *("is_idle", "is_plain", "lets_text", "pending"),
     )
 
     def __init__(self, tags: list[str], has_thought: Callable[[], bool] | None = None) -> None:
@@ -40,6 +41,7 @@ class AnswerTags(Stage):
         self._closing = Markers.copy(self._closers) if self._closers else None
         self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
+        self.is_plain: Callable[[str], bool] = _is_unknown
         self._begin()
 
     def _begin(self) -> None:
@@ -71,6 +73,7 @@ class AnswerTags(Stage):
         """Return the text that is no tag."""
         if self._has_ended:
             return text
+        is_plain = not self.pending and self.is_plain(text)
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
@@ -81,7 +84,7 @@ class AnswerTags(Stage):
             self._has_begun = True
             self._opener = max((tag for tag in openers if rest.startswith(tag)), key=len, default="")
             text = rest.removeprefix(self._opener) if self._opener else text
-        start = self._tail_start(text)
+        start = len(text) if is_plain else self._tail_start(text)
         self.pending = text[start:]
         return text[:start]
 
@@ -177,6 +180,11 @@ def _parse_tags(tags: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
     openers = tuple([tag for before, tag in pairwise(["", *tags]) if not before])
     closers = tuple([tag for before, tag in pairwise(tags) if before and tag])
     return openers, closers, frozenset(["", *(tag[:1] for tag in openers)])
+
+
+def _is_unknown(text: str) -> bool:
+    """Say of a text that it may hold a tag."""
+    return False
 
 
 def _removal(tag: str) -> Note:

@@ -157,6 +157,7 @@ class TextCalls(Stage):
         self._may_begin_at = rules.noticed.may_begin_at
         self.may_begin = rules.noticed.may_begin
         """Tests whether a marker or a tag around an answer may begin in a text. While all is idle, others pass by."""
+        self._plain = ""  # the last text that passed by
         self.is_idle = True
         """Whether no text waits."""
         self.is_reading = False
@@ -209,6 +210,10 @@ class TextCalls(Stage):
         is_idle = (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle)
         self.is_idle = is_idle and not self._tail and not self._held
 
+    def is_plain(self, text: str) -> bool:
+        """Whether this is the text that passed by last, in which neither a marker nor a tag around an answer begins."""
+        return text is self._plain
+
     @property
     def has_found(self) -> bool:
         """Whether any block was found in the answer."""
@@ -235,6 +240,7 @@ class TextCalls(Stage):
             if self.is_idle:
                 start = self._may_begin_at(text) if self.has_start(text) else -1
                 if start < 0:
+                    self._plain = text
                     self.skip((text,), in_reasoning=in_reasoning)
                     return [item if text is item.text else TextPiece(text)]
             self._feed(text, out, start, in_reasoning=in_reasoning)
@@ -302,9 +308,9 @@ class TextCalls(Stage):
             self._add([text], out, in_reasoning=in_reasoning)
             return
         if start is not None and start > _LONG_HEAD:
-            filter_.skip(text[:start])
-            self._add([text[:start]], out, in_reasoning=in_reasoning)
-            text = text[start:]
+            self._plain, text = text[:start], text[start:]
+            filter_.skip(self._plain)
+            self._add([self._plain], out, in_reasoning=in_reasoning)
         self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:
