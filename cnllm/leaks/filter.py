@@ -155,8 +155,11 @@ class LeakFilter:
 
     def _read_next(self, text: str, *, blocks: bool = True) -> None:
         """Read a text before all other text that waits. `blocks`: a block may begin in it."""
-        starts = range(0, max(len(text), 1), _WINDOW)  # the rest of a window is copied at each marker
         self._unread += len(text)
+        if len(text) <= _WINDOW:
+            self._input.append((text, blocks))
+            return
+        starts = range(0, len(text), _WINDOW)  # the rest of a window is copied at each marker
         self._input += [(text[start : start + _WINDOW], blocks) for start in reversed(starts)]
 
     def _refuse(self, text: str, size: int, *, blocks: bool = True) -> None:

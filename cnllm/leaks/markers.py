@@ -34,7 +34,7 @@ _ATTRIBUTES_SO_FAR = (
 )
 _WORD_TAG = re.compile(r"</?[\w:.-]+>")
 _LONG = 4096  # characters: in longer texts a search for whole markers is worth its compilation
-_SPAN = 16384  # characters that are searched for the markers of one first character after the other
+_SPAN = 65536  # characters that are searched for one first character of markers after the other
 _HINT = 7  # elements of a marker that a hint looks at: a tag with four letters
 _PAD = "\0" * _HINT
 _AHEAD = 4  # characters that are looked at before words are tried one by one
@@ -196,16 +196,10 @@ def _any_of(markers: list[list[str]]) -> str:
 
 
 class _Group:
-    """Markers that begin with the same character, or one of the same few.
+    """Markers that begin with the same character, in lower or in upper case."""
 
-    `chars` are these, where they are known; `head` is a pattern of them.
-    """
-
-    def __init__(self, head: str, markers: list[str]) -> None:
-        self.head = head
+    def __init__(self, markers: list[str]) -> None:
         self._markers = markers
-        first = _first_chars(head)
-        self.chars = tuple(first.replace("\\", "")) if first and "\\s" not in first else ("",)
 
     @cached_property
     def whole(self) -> re.Pattern[str]:
@@ -218,13 +212,6 @@ class _Group:
         """The pattern of a beginning of any of them at the end of a text."""
         spellings = [spelling for marker in self._markers for spelling in _spellings(marker)]
         return re.compile(_any_beginning(spellings), re.IGNORECASE)
-
-    def occurs(self, text: str, start: int, end: int) -> bool:
-        """Whether one of the characters stands in a part of a text."""
-        for char in self.chars:  # noqa: SIM110 - a loop, because this is asked for each piece
-            if text.find(char, start, end) >= 0:
-                return True
-        return False
 
 
 class Markers:
@@ -240,10 +227,13 @@ class Markers:
         heads: dict[str, list[str]] = {}
         for marker in markers:
             heads.setdefault(_steps([_elements(marker)[0][0]])[0], []).append(marker)
-        self._groups = [_Group(head, heads[head]) for head in sorted(heads)]
-        chars = list(map(_first_chars, heads))
-        self._first = re.compile(f"[{''.join(sorted(chars))}]" if all(chars) else "|".join(sorted(heads)))
-        self.has_start: Callable[[str], object] = self._first.search
+        self._starts: list[tuple[str, _Group]] = []
+        for head, same in sorted(heads.items()):
+            chars, group = _first_chars(head), _Group(same)
+            known = "" if r"\s" in chars else re.sub(r"\\(.)", r"\1", chars, flags=re.DOTALL)
+            self._starts += [(char, group) for char in known or [""]]
+        first = "".join(sorted(map(_first_chars, heads))) if all(map(_is_char, heads)) else ""
+        self.has_start: Callable[[str], object] = re.compile(f"[{first}]" if first else "|".join(sorted(heads))).search
         """A quicker test: whether a text contains a character with which a marker begins."""
         self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
@@ -299,23 +289,20 @@ class Markers:
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        size, found = _SPAN, -1
-        while start < len(text):
-            end = min(len(text), start + size)
-            for group in self._groups:
-                if group.occurs(text, start, end):  # without such a character, nothing is compiled
-                    hit = group.whole.search(text, start, end + self._reach)
-                    if hit is not None and hit.start() < end:
-                        found = end = hit.start()
-            if found >= 0:
-                return self.match(text, found)
-            start, size = end, 4 * size
+        for before in range(start, len(text), _SPAN):
+            window = text[before : before + _SPAN + self._reach]
+            first = _SPAN
+            for char, group in self._starts:  # without such a character, nothing is compiled
+                if char in window and (hit := group.whole.search(window)) is not None:
+                    first = min(first, hit.start())
+            if first < _SPAN:
+                return self.match(text, before + first)
         return None
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the marker at `start`; None where none begins there."""
-        for group in self._groups:
-            if text.startswith(group.chars, start) and group.whole.match(text, start) is not None:
+        for char, group in self._starts:
+            if text.startswith(char, start) and group.whole.match(text, start) is not None:
                 break
         else:
             return None
@@ -327,17 +314,18 @@ class Markers:
 
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
-        start, end = max(0, len(text) - self.longest), len(text)
-        for group in self._groups:
-            if group.occurs(text, start, end) and (hit := group.beginning.search(text, start)) is not None:
-                end = min(end, hit.start())
-        return len(text) - end
+        tail = text[-self.longest :]
+        length = 0
+        for char, group in self._starts:
+            if char in tail and (hit := group.beginning.search(tail)) is not None:
+                length = max(length, len(tail) - hit.start())
+        return length
 
     def is_beginning(self, text: str, start: int = 0) -> bool:
         """Whether all of a text from `start` on may begin a marker."""
         if len(text) - start > self.longest:
             return False
-        return any(text.startswith(group.chars, start) and group.beginning.match(text, start) for group in self._groups)
+        return any(text.startswith(char, start) and group.beginning.match(text, start) for char, group in self._starts)
 
     def occurs(self, text: str) -> bool:
         """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
