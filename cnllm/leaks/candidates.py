@@ -24,6 +24,7 @@ from cnllm.leaks.rules import Markup
 
 __all__ = ["BlockResult", "FilterOutput", "read_block"]
 
+_MAX_SKIPPED = 1024  # texts
 _MARKED = {"channels", "sections"}  # grammars with tokens of their own around the arguments
 _NO_ARGUMENTS = re.compile(r"\{\s*\}")  # arguments that are written, although there are none
 
@@ -145,6 +146,7 @@ class FilterOutput:
         self.tracker = QuoteTracker(before)
         self._reads_markdown = False  # a marker was found
         self._before = before[-LOOKBEHIND:]  # the end of the text that was let through
+        self._skipped: list[str] = []  # texts that passed by since then
         self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._gap: str | None = None  # white space behind a block that was removed
         self.follows_block = False
@@ -161,19 +163,30 @@ class FilterOutput:
         out, self._out = self._out, []
         return out
 
-    def skip(self, text: str) -> None:
-        """Take note of text that passes by, while nothing waits."""
+    def skip(self, texts: Sequence[str]) -> None:
+        """Take note of texts that pass by, while nothing waits."""
+        self._skipped += texts
+        if len(self._skipped) > _MAX_SKIPPED:
+            self._read_skipped()
+
+    def _read_skipped(self) -> None:
+        """Remember what counts of the texts that passed by."""
+        text, self._skipped = "".join(self._skipped), []
         self.follows_block = self.follows_block and not text.strip()
         self.tracker.add(text)
-        self._before = (self._before + text)[-LOOKBEHIND:]
+        self._before = (self._before + text[-LOOKBEHIND:])[-LOOKBEHIND:]
 
     def read_markdown(self) -> None:
         """Read the Markdown of the text from now on: it decides whether a marker is quoted."""
+        if self._skipped:
+            self._read_skipped()
         self._reads_markdown = True
         self.tracker.read()
 
     def add_text(self, text: str) -> None:
         """Let text through, behind the undecided blocks."""
+        if self._skipped:
+            self._read_skipped()
         self.follows_block = self.follows_block and not text.strip()
         if not self._reads_markdown:
             self.tracker.add(text)
@@ -245,5 +258,5 @@ class FilterOutput:
             self._gap = None
             text = joining_space(self._before, gap) + rest
         if text:
-            self._before = (self._before + text)[-LOOKBEHIND:]
+            self._before = (self._before + text[-LOOKBEHIND:])[-LOOKBEHIND:]
             self._out.append(text)

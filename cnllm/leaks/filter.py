@@ -101,10 +101,13 @@ class LeakFilter:
         self._tools = tools
         self._output = FilterOutput(before, trims=trims, last=last)
         self._tracker = self._output.tracker
+        self.skip = self._output.skip
+        """Takes note of texts in which no marker begins, while nothing is held back."""
         self._run = TagRun()
         self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
         self._pending = ""
+        self._head = ""  # text before it that is certain
         self._failures = 0
         self._is_plain = False  # the next marker begins no block
         self._refused_end = 0  # markers before it are text: they belong to a block that was given up
@@ -119,12 +122,18 @@ class LeakFilter:
         """Whether nothing is held back, so that text without a marker can skip the filter."""
         return self._open is None and self._ends is None and not self._pending and self._output.is_idle
 
-    def skip(self, text: str) -> None:
-        """Take note of text in which no marker begins, while nothing is held back."""
-        self._output.skip(text)
+    @property
+    def pending(self) -> str:
+        """The text that may begin a marker, where nothing else is held back."""
+        return "" if self._open is not None or self._ends is not None or not self._output.is_idle else self._pending
 
-    def feed(self, text: str) -> list[str | BlockResult]:
-        """Read more text of the channel."""
+    def forget_pending(self) -> None:
+        """Forget the `pending` text: what followed has shown that it begins no marker."""
+        self._pending = ""
+
+    def feed(self, text: str, head: str = "") -> list[str | BlockResult]:
+        """Read more text of the channel; `head` is text before it in which no marker begins."""
+        self._head = head
         self._fed += len(text)
         self._read_next(text)
         self._read(final=False)
@@ -191,22 +200,23 @@ class LeakFilter:
 
     def _read_outside(self, text: str, *, blocks: bool, final: bool) -> str:
         """Read text outside of a block. Return the rest that is not read yet."""
-        markers = self._markers
+        markers, head = self._markers, self._head
+        self._head = ""
         if markers is None:
-            self._output.add_text(text)
+            self._output.add_text(head + text)
             return ""
         match = markers.find(text)
         is_far = match is not None and match[0] < len(text) - markers.longest  # from the end
         pending = 0 if final or is_far else markers.pending_length(text)
         if match is None or len(text) - pending <= match[0]:  # it could still become a longer one
-            if len(text) > pending:
-                self._output.add_text(text[: len(text) - pending])
+            if head or len(text) > pending:
+                self._output.add_text(head + text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
             self._is_plain = self._is_plain or (match is not None and not blocks)
             return ""
         start, end, index = match
-        if start:
-            self._output.add_text(text[:start])
+        if head or start:
+            self._output.add_text(head + text[:start])
             text, end = text[start:], end - start
         self._output.read_markdown()
         marker = markers.markers[index]

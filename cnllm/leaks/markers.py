@@ -275,14 +275,14 @@ class Markers:
 
     def may_begin_at(self, text: str) -> int:
         """Return a position before which no marker begins, or -1 if none may begin in all of a text."""
-        before = 0
-        if len(text) > _LONG:
-            before = max(0, len(text) - self.longest)
-            if (found := self.find(text)) is not None:
-                return min(found[0], before)  # a longer one may begin before it
-            text = text[before:]
-        hint = self._hint.search(text + _PAD)
-        return -1 if hint is None else before + hint.start()
+        if len(text) <= _LONG:
+            hint = self._hint.search(text + _PAD)
+            return -1 if hint is None else hint.start()
+        end = max(0, len(text) - self.longest)
+        if (found := self.find(text)) is not None:
+            return min(found[0], end)  # a longer one may begin before it
+        pending = self._hint.search(text[end:] + _PAD) and self.pending_length(text)
+        return len(text) - pending if pending else -1
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the first marker at or after `start`.

@@ -118,7 +118,7 @@ class ReplyBuilder:
             (calls, around, self._stops, self._answer),
         )
         self._stages: list[Stage] = [stage for stage in (*before, *last) if stage is not None]
-        self._at_calls = 0 if calls is None else self._stages.index(calls)
+        self._behind_calls = 0 if calls is None else self._stages.index(calls) + 1
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
         self._next_text, self._next_thought = next_places(tuple(map(type, self._stages)))
 
@@ -270,14 +270,17 @@ class ReplyBuilder:
         out = []
         plain: list[str] = []  # neighbours that pass by; each piece is read as if it came alone
         for text in pieces:
-            if not self._busy and not calls.may_begin(text):
+            start = None if self._busy else calls.may_begin_at(text)
+            if start is not None and start < 0:
                 plain.append(text)
                 continue
             if plain:
                 out += self._pass_by(plain, calls, in_reasoning=in_reasoning)
                 plain = []
             self._row_input += 0 if in_reasoning else len(text)
-            self._push(ReasoningPiece(text, "") if in_reasoning else TextPiece(text), self._at_calls, out)
+            piece = ReasoningPiece(text, "") if in_reasoning else TextPiece(text)
+            for item in calls.feed(piece, start):
+                self._push(item, self._behind_calls, out)
             self._busy = not self.is_idle
         return [*out, *self._pass_by(plain, calls, in_reasoning=in_reasoning)] if plain else out
 

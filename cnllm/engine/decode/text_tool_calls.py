@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["TextCalls", "Then", "marker_test", "text_calls"]
 
 _HEAD = 400  # characters of an answer, white space among them, that decide whether it may be a call as a whole
-_LONG_HEAD = 4096  # characters before the first marker that are not searched again
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -113,7 +112,7 @@ class TextCalls(Stage):
     between tags that no field has delivered, and `behind` are the stages behind this one that hold text back.
     """
 
-    reads_thought = True  # plain text may pass by: `may_begin` tells of each one whether it does
+    reads_thought = True  # plain text may pass by: `may_begin_at` tells of each one whether it does
 
     def __init__(
         self,
@@ -153,10 +152,9 @@ class TextCalls(Stage):
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
         self.has_start = rules.noticed.has_start
-        """Tests quickly whether `may_begin` may hold for a text or for a part of it."""
-        self._may_begin_at = rules.noticed.may_begin_at
-        self.may_begin = rules.noticed.may_begin
-        """Tests whether a marker or a tag around an answer may begin in a text. While all is idle, others pass by."""
+        """Tests quickly whether it may find anything in a text or for a part of it."""
+        self.may_begin_at = rules.noticed.may_begin_at
+        """Finds where a marker or a tag around an answer may begin: -1 for a text that passes by while all is idle."""
         self._plain = ""  # the last text that passed by
         self.is_idle = True
         """Whether no text waits."""
@@ -224,10 +222,13 @@ class TextCalls(Stage):
     def skip(self, texts: Sequence[str], *, in_reasoning: bool) -> None:
         """Take note of texts that passed by."""
         if (filter_ := self._reasoning_filter if in_reasoning else self._answer_filter) is not None:
-            filter_.skip("".join(texts))
+            filter_.skip(texts)
 
-    def feed(self, item: Item) -> list[Item]:
-        """Return text of the reasoning or of the answer without the calls in it."""
+    def feed(self, item: Item, start: int | None = None) -> list[Item]:
+        """Return text of the reasoning or of the answer without the calls in it.
+
+        `start` is what `may_begin_at` returned for it, where that was asked.
+        """
         if type(item) is not TextPiece and type(item) is not ReasoningPiece:
             if type(item) is Restart:
                 self._restart(item)
@@ -236,16 +237,41 @@ class TextCalls(Stage):
         text = self._hold(item.text) if self._whole and not in_reasoning else item.text
         out: list[Item] = []
         if text is not None:
-            start = None
-            if self.is_idle:
-                start = self._may_begin_at(text) if self.has_start(text) else -1
-                if start < 0:
-                    self._plain = text
-                    self.skip((text,), in_reasoning=in_reasoning)
-                    return [item if text is item.text else TextPiece(text)]
-            self._feed(text, out, start, in_reasoning=in_reasoning)
+            pending = "" if self.is_idle else self._pending(in_reasoning=in_reasoning)
+            if not self.is_idle and not pending:
+                self._feed(text, out, in_reasoning=in_reasoning)
+            else:
+                if start is None or pending or text is not item.text:
+                    text = pending + text
+                    start = self.may_begin_at(text) if pending or self.has_start(text) else -1
+                self._feed_from(start, text, pending, out, in_reasoning=in_reasoning)
         self._look()
         return out
+
+    def _pending(self, *, in_reasoning: bool) -> str:
+        """Return the text of a channel that may begin a marker, where nothing else waits."""
+        thinking, answer = self._reasoning_filter, self._answer_filter
+        filter_, other = (thinking, answer) if in_reasoning else (answer, thinking)
+        if filter_ is None or self._tail or self._held or not (other is None or other.is_idle):
+            return ""
+        return filter_.pending
+
+    def _feed_from(self, start: int, text: str, pending: str, out: list[Item], *, in_reasoning: bool) -> None:
+        """Add text that begins with what is pending, and in which a marker may begin at `start`; -1: in none of it."""
+        if 0 <= start < len(pending):
+            self._feed(text[len(pending) :], out, in_reasoning=in_reasoning)
+            return
+        filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
+        if filter_ is not None and pending:
+            filter_.forget_pending()
+        if start < 0:
+            self._plain = text
+            if filter_ is not None:
+                filter_.skip((text,))
+            out.append(text_piece(text, in_reasoning=in_reasoning))
+        else:
+            self._plain = text[:start]
+            self._feed(text[start:], out, self._plain, begins=True, in_reasoning=in_reasoning)
 
     def _hold(self, text: str) -> str | None:
         """Return text of the answer that may pass; None while all of the answer may be a call without markers."""
@@ -299,19 +325,13 @@ class TextCalls(Stage):
             self._let_go()
         self._look()
 
-    def _feed(self, text: str, out: list[Item], start: int | None = None, *, in_reasoning: bool) -> None:
-        """Add text of the reasoning or of the answer. A marker begins at `start` or behind it, where that is known."""
+    def _feed(self, text: str, out: list[Item], head: str = "", *, begins: bool = False, in_reasoning: bool) -> None:
+        """Add text of the reasoning or of the answer. A marker may begin in it, but not in the `head` before it."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
-        if filter_ is None and (start is not None or self.may_begin(text)):
+        if filter_ is None and (begins or self.may_begin_at(text) >= 0):
             filter_ = self._make_filter(in_reasoning=in_reasoning)
-        if filter_ is None:
-            self._add([text], out, in_reasoning=in_reasoning)
-            return
-        if start is not None and start > _LONG_HEAD:
-            self._plain, text = text[:start], text[start:]
-            filter_.skip(self._plain)
-            self._add([self._plain], out, in_reasoning=in_reasoning)
-        self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
+        found = [head + text] if filter_ is None else filter_.feed(text, head)
+        self._add(found, out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:
         """Give text that may begin a marker, because its part of the reply is over."""
