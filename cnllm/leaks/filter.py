@@ -34,7 +34,7 @@ from cnllm.leaks.rules import Markup, filter_markers
 __all__ = ["BlockResult", "LeakFilter"]
 
 _PATIENCE = 256  # openers without a call, before the text is taken for a text about markers
-_WINDOW = 8192  # characters that are searched at once
+_WINDOW = 32768  # characters that are searched at once
 _MAX_INNER_CLOSERS = 64  # closers inside a value, before the filter gives a block up
 
 

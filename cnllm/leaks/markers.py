@@ -293,7 +293,7 @@ class Markers:
             window = text[before : before + _SPAN + self._reach]
             first = _SPAN
             for char, group in self._starts:  # without such a character, nothing is compiled
-                if char in window and (hit := group.whole.search(window)) is not None:
+                if char in window and (hit := group.whole.search(window, 0, first + self._reach)) is not None:
                     first = min(first, hit.start())
             if first < _SPAN:
                 return self.match(text, before + first)
