@@ -194,6 +194,7 @@ class Authors:
             opened = _open_tokens(message, codec, keys, identity)
             if opened is not message:
                 search.opened[index] = opened
+                self._keep_message(opened)
             call_ids = [part.id for part in opened.parts if type(part) is ToolCall and part.id]
             # A call may have had a seal whatever the model's reasoning is; it goes back with it.
             is_known = opened.by is not None
@@ -264,9 +265,13 @@ class Authors:
         if message is None or known is not turn:
             message = _with_turn(self._messages[index], turn)
             self._search.restored[index] = turn, message
-            if self._memory is not None:
-                self._memory.keep_message(message, _DECODED * len(message.reasoning))
+            self._keep_message(message)
         self._messages[index] = message
+
+    def _keep_message(self, message: Message) -> None:
+        """Keep a message that its client did not send so: the memory has the others."""
+        if self._memory is not None:
+            self._memory.keep_message(message, _DECODED * len(message.reasoning))
 
 
 def _wanted_turns(messages: Sequence[Message], model: Model) -> range:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
@@ -51,7 +52,7 @@ from cnllm.types import (
 from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.message_memory import MessageMemory, exact_bytes, made_of
+from cnllm.types.message_memory import NOT_COPIED, MessageMemory, exact_bytes, made_of
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
@@ -119,7 +120,11 @@ def decode_request(
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
     if memory is not None and type(tools := body.get("tools")) is list:
         counts.add("tools", recall.tools(tools, tool_counts, protocol))
-    messages = [*[_with_author(message, name, stamp) for message in others], *recalled]
+    messages = [_with_author(message, name, stamp) for message in others]
+    if recalled and memory is not None:  # of the system's message, too, the same object, as it begins the conversation
+        with contextlib.suppress(*NOT_COPIED):
+            messages = list(map(memory.own, messages))
+    messages += recalled
     options, notes = client_options(codec, request, counts, headers or {}, body, recall)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 

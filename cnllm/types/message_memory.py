@@ -14,7 +14,10 @@ from msgspec import Struct
 from cnllm.types.message import Message
 from cnllm.types.messages import as_messages
 
-__all__ = ["LONG", "DecodedList", "MessageMemory", "exact_bytes", "made_of"]
+__all__ = ["LONG", "NOT_COPIED", "DecodedList", "MessageMemory", "exact_bytes", "made_of"]
+
+NOT_COPIED = (TypeError, ValueError, OverflowError, RecursionError)
+"""The errors about values of which a memory has no copy: large numbers, halves of characters, a caller's own types."""
 
 Made = TypeVar("Made")
 
@@ -192,7 +195,7 @@ class MessageMemory:
         try:
             for item in messages[count:]:
                 if type(item) is Message:
-                    out.append(item if find(id(item)) is item else self._own(item))
+                    out.append(item if find(id(item)) is item else self.own(item))
                 elif type(item) is dict and "role" in item:  # without one it is part of a turn
                     key = exact_bytes(item)
                     found = find(key)
@@ -203,14 +206,17 @@ class MessageMemory:
                     out.append(found)
                 else:
                     return None
-        except (TypeError, ValueError, UnicodeError):
+        except NOT_COPIED:
             return None
         if out and count < len(out):
             self.keep_start(_OWN, out, None, _SIZE)
         return out
 
-    def _own(self, message: Message) -> Message:
-        """Return the memory's own copy of a message. Raises `TypeError` or `ValueError` where there can be none."""
+    def own(self, message: Message) -> Message:
+        """Return the memory's own copy of a message, always the same object for equal ones.
+
+        Raises one of `NOT_COPIED` where there can be none.
+        """
         key = _encode(message)
         found: Message | None = self.find(key)
         if found is None:

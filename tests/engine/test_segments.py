@@ -13,7 +13,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm import CannotSend, Message, Reasoning, Seal, Text, engine
+from cnllm import CannotSend, Message, Reasoning, Seal, Text, ToolCall, ToolResult, engine
 from cnllm.types.message_memory import MessageMemory
 
 REGISTRY = BUILTIN
@@ -154,6 +154,21 @@ def test_what_is_no_memory_is_refused_by_its_name() -> None:
     memory: Any = {"messages": []}
     with pytest.raises(TypeError, match="memory is dict; a MessageMemory or None is expected"):
         engine.build_request(model, "hi", memory=memory)
+
+
+def test_a_long_conversation_may_hold_values_of_which_a_memory_has_no_copy() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(3000):
+        deep = {"a": deep}
+    for value in (2**70, float("inf"), "\ud83d", deep):
+        turns: list[Any] = [Message.user("Hi")]
+        for number in range(5):
+            arguments = {"q": value}
+            turns.append(Message("assistant", (ToolCall(f"call_{number:09}", "search", arguments, "{}"),)))
+            turns.append(Message("tool", (ToolResult(f"call_{number:09}", "1"),)))
+        memory, options = MessageMemory(), {"tools": TOOLS}
+        known = request("deepseek/deepseek-v4-pro", turns, options, memory)
+        assert known == request("deepseek/deepseek-v4-pro", turns, options, None)
 
 
 def test_a_long_conversation_that_grows_keeps_the_notes_on_its_beginning() -> None:

@@ -12,15 +12,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from builtin import BUILTIN
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm import engine
+from cnllm import Client, engine
 from cnllm.gateway.conversation_key import conversation_key
-from cnllm.gateway.exchange import read_body, read_remembered_body
+from cnllm.gateway.exchange import ClientRequest, Exchange, read_body, read_remembered_body
 from cnllm.gateway.failures import RequestFailed
+from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.service import Memories
+from cnllm.gateway.state import SyncState, keep_reply, restored_request
+from cnllm.gateway.tokens import Keyring
 from cnllm.store.prefix import content_fingerprint
 from cnllm.types import Media, Message, Text
 from cnllm.types.message_memory import MessageMemory
@@ -276,6 +280,67 @@ def test_thoughts_that_were_given_back_are_given_back_until_another_reply_makes_
         assert [ask(turns)[1][-1] for _ in range(2)] == ["First."] * 2
         ask(history)
         assert ask(turns)[1][-1] not in ("First.", "Second.")
+
+
+@pytest.mark.parametrize("protocol", TURNS)
+def test_a_turn_late_in_a_session_takes_little_more_work_than_an_early_one(protocol: str, tmp_path: Path) -> None:
+    """The model thinks before each call, and its thoughts go back: with tokens, and out of the store."""
+    names = ModelNames(BUILTIN, {"m": "deepseek/deepseek-v4-pro?protocol=openai-chat"})
+    keys, store = Keyring.load(tmp_path / "keys.json"), SyncState(None)
+    memory, client = MessageMemory(), Client(BUILTIN, api_key="the-key-of-the-provider")
+    body: Json = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]}
+    if protocol == "anthropic-messages":
+        body["system"] = "Be kind."
+    body["tools"] = [TOOL[protocol](number, {}) for number in (0, 1, 2, 4, 5, 6, 7, 8, 9)]
+
+    def turn(number: int) -> None:
+        content = msgspec.json.encode(body)
+        known = read_remembered_body(content, protocol, memory, len(content))
+        assert known is not None
+        exchange = Exchange(ClientRequest(protocol, known, "", {}, "me", memory=memory), names, keys)
+        request = store.run(restored_request(exchange, "me"))
+        plan = client.with_memory(memory).plan(exchange.model, request.messages, **request.options)
+        thoughts = [turn.get("reasoning_content") for turn in plan.turns if turn["role"] == "assistant"]
+        assert thoughts == [f"Hm {earlier}." for earlier in range(number)]
+        function = {"name": "f0", "arguments": "{}"}
+        call = {"id": f"call_a1b2c3d4e5f6g7h8{number:04}", "type": "function", "function": function}
+        said = {"role": "assistant", "content": None, "reasoning_content": f"Hm {number}.", "tool_calls": [call]}
+        answer: Json = {"id": "r", "choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}]}
+        answer["usage"] = {"prompt_tokens": 5, "completion_tokens": 3}
+        reply = engine.parse_response(plan.model, 200, {}, msgspec.json.encode(answer), plan=plan)
+        back = msgspec.json.decode(exchange.whole(reply))
+        store.run(keep_reply(exchange, reply, "me"))
+        if protocol == "openai-chat":
+            message = back["choices"][0]["message"]
+            message.pop("reasoning_content")
+            result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "ok"}
+            body["messages"] += [message, result]
+        else:
+            id = next(block["id"] for block in back["content"] if block["type"] == "tool_use")
+            result = {"type": "tool_result", "tool_use_id": id, "content": "ok"}
+            body["messages"] += [
+                {"role": "assistant", "content": back["content"]},
+                {"role": "user", "content": [result]},
+            ]
+
+    def entered(number: int) -> int:
+        """How many functions are called for a turn."""
+        frames = 0
+
+        def count(frame: Any, event: str, _: Any) -> None:
+            nonlocal frames
+            frames += event == "call"
+
+        sys.setprofile(count)
+        try:
+            turn(number)
+        finally:
+            sys.setprofile(None)
+        return frames
+
+    counts = [entered(number) for number in range(60)]
+    assert counts[59] < 2 * min(counts[20:30])
+    assert counts[59] - counts[29] < 30 * 15  # the store is asked for each turn, and nothing else is done again
 
 
 def test_conversations_that_differ_in_a_picture_are_two() -> None:

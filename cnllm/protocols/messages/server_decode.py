@@ -45,13 +45,14 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
         blocks = _without_billing(_content_blocks(body["system"], "system"), notes)
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
-    if any(isinstance(turn, dict) and turn.get("role") == "system" for turn in turns):
+    has_system = "system" in [turn.get("role") for turn in turns if isinstance(turn, dict)]
+    if has_system:
         turns = [_without_billing_in(turn, index, notes) for index, turn in enumerate(turns)]
     messages += recall.turns(turns, lambda index, turn: _turn(turn, f"messages.{index}", stamp))
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
     notes += _tools(body, options, recall)
-    effort = _effort_of(turns)
+    effort = _effort_of(turns) if has_system else None
     if effort is not None:
         said = f"messages[].output_config.effort: {short_text(effort)}"
         notes.append(Note("reasoning-level", "reasoning", said, "the effort of the whole request"))
@@ -240,7 +241,9 @@ def _added_tools(turns: list[Any]) -> Iterator[tuple[str, Block]]:
     for index, turn in enumerate(turns):
         content = turn.get("content") if isinstance(turn, dict) else None
         for position, block in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(block, dict) and (definition := _definition(block)) is not None:
+            if not isinstance(block, dict) or block.get("type") != "tool_addition":  # most are others
+                continue
+            if (definition := _definition(block)) is not None:
                 yield f"messages.{index}.content.{position}.tool.definition", definition
 
 
