@@ -447,14 +447,10 @@ def _size(text: str) -> int:
 
 def _decode(event: bytes) -> Any:
     """Return the data of an event; None where it is not JSON."""
-    try:
-        return msgspec.json.decode(event)
-    except (ValueError, RecursionError):  # NaN, or half of a surrogate pair, which `json` reads
-        pass
-    try:
-        return json.loads(event)
-    except (ValueError, RecursionError):
-        return None
+    for decode in (msgspec.json.decode, json.loads):  # the slow one also reads NaN, and half of a surrogate pair
+        with contextlib.suppress(ValueError, RecursionError):
+            return decode(event)
+    return None
 
 
 def _strings_by_path(events: list[Any]) -> list[list[tuple[int, Any, Any]]]:

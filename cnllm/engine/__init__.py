@@ -16,10 +16,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cnllm.engine.decode.parser import StreamParser, parse_response
+from cnllm.engine.encode.build import build_request
+from cnllm.engine.encode.plan import Plan
+
 if TYPE_CHECKING:
-    from cnllm.engine.decode.parser import StreamParser, parse_response
-    from cnllm.engine.encode.build import build_request
-    from cnllm.engine.encode.plan import Plan
     from cnllm.protocols.reply_notes import reply_notes
     from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
     from cnllm.protocols.server_interface import error_status
@@ -37,20 +38,11 @@ __all__ = [
     "reply_notes",
 ]
 
-_MODULES = {
-    "cnllm.engine.decode.parser": ("StreamParser", "parse_response"),
-    "cnllm.engine.encode.build": ("build_request",),
-    "cnllm.engine.encode.plan": ("Plan",),
-    "cnllm.protocols.reply_notes": ("reply_notes",),
-    "cnllm.protocols.server": ("StreamWriter", "decode_request", "encode_error", "encode_reply"),
-    "cnllm.protocols.server_interface": ("error_status",),
-}
+_MODULES = {"error_status": "server_interface", "reply_notes": "reply_notes"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name at its first use: a client needs nothing of the server's side."""
-    module = next((module for module, names in _MODULES.items() if name in names), None)
-    if module is None:
+    """Load a name of the server's side at its first use: a client needs none of it."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+    return getattr(import_module(f"cnllm.protocols.{_MODULES.get(name, 'server')}"), name)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cnllm.config.distribution import install_command
@@ -53,15 +54,10 @@ class AsyncTransport(Protocol):
 
 def __getattr__(name: str) -> Any:
     """Load an adapter of httpx at its first use: the fast one needs neither."""
-    if name == "Httpx":
-        from cnllm.transports.httpx_adapter import Httpx
-
-        return Httpx
-    if name == "AsyncHttpx":
-        from cnllm.transports.httpx_async import AsyncHttpx
-
-        return AsyncHttpx
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"Httpx": "httpx_adapter", "AsyncHttpx": "httpx_async"}.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def default_transport() -> Transport:

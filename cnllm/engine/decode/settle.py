@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +23,9 @@ from cnllm.types import Finish, Media, Message, Note, Opaque, Part, Reasoning, R
 from cnllm.types.checks import plural, short_text
 from cnllm.types.documents import block_kind
 from cnllm.types.lenient_json import decode_arguments, replace_surrogates
-from cnllm.types.note_codes import NoteCode
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["ReplyDecision", "build_reply", "price_note", "settle", "silence_note"]
 
