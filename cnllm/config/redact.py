@@ -30,7 +30,7 @@ SHORTEST = 4
 _SECRET_WORDS = {"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"}
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
 _SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
-_QUERY = r"([?&;]([^=&;#]*)=)([^&;#]+)"
+_QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
 _USERINFO = r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@"
 _PLAIN = {"accept", "accept-encoding", "accept-language", "content-length", "content-type", "host", "user-agent"}
 _PLAIN_ENDS = ("-version", "-beta")
@@ -107,9 +107,7 @@ def request_secrets(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
     if "@" in address and (userinfo := re.search(_USERINFO, address)):
         secrets += _passwords(userinfo[0][:-1])
     if "?" in address:
-        secrets += [
-            text for m in re.finditer(_QUERY, address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))
-        ]
+        secrets += [text for m in _QUERY.finditer(address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))]
     return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
 
 
@@ -156,7 +154,7 @@ def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
     if "@" in address:
         address = re.sub(_USERINFO, "redacted@", address)
     if "?" in address:
-        address = re.sub(_QUERY, lambda m: m[1] + MARK if is_secret_name(m[2]) else m[0], address)
+        address = _QUERY.sub(lambda m: m[1] + MARK if is_secret_name(m[2]) else m[0], address)
     return redact(address, secrets)
 
 

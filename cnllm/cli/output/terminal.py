@@ -30,9 +30,8 @@ _MAX_DIGITS = 9  # of COLUMNS
 
 def escape(text: str) -> str:
     r"""Return the text with every control character escaped (`\x1b`, `\u202e`), so that none takes effect."""
-    is_printable = text.replace("\n", "").isprintable()  # a tenth of the search
-    if is_printable and (text.isascii() or _PRINTABLE.isdisjoint(text)):
-        return text
+    if text.replace("\n", "").isprintable() and (text.isascii() or _PRINTABLE.isdisjoint(text)):
+        return text  # a tenth of the search
     return re.sub(_CONTROL, _escape_match, text)
 
 
