@@ -312,10 +312,10 @@ class BaseClient(Generic[AnyTransport]):
         """
         if self._closed:
             self._require_open()
-        if "tools" in options:
-            from cnllm.tools.values import has_sets  # a call without tools does not load it
+        if isinstance(tools := options.get("tools"), list | tuple) and {*map(type, tools)} - {dict}:
+            from cnllm.tools.values import has_sets  # tools in the usual form do not load it
 
-            if has_sets(options["tools"]):
+            if has_sets(tools):
                 from cnllm.client.tool_sets import HeldSets
 
                 self._held_sets = self._held_sets or HeldSets()

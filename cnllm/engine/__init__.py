@@ -45,4 +45,5 @@ def __getattr__(name: str) -> Any:
     """Load a name of the server's side at its first use: a client needs none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"cnllm.protocols.{_MODULES.get(name, 'server')}"), name)
+    value = globals()[name] = getattr(import_module(f"cnllm.protocols.{_MODULES.get(name, 'server')}"), name)
+    return value

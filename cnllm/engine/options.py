@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -19,6 +19,9 @@ from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
 from cnllm.types.tools import Function, WebSearch, check_names
+
+if TYPE_CHECKING:
+    from cnllm.tools.values import Tool
 
 __all__ = [
     "CLIENT_OPTIONS",
@@ -284,29 +287,26 @@ def _tools(value: Any) -> tuple[Function, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise TypeError(f"tools is {type(value).__name__}, a list is expected")
         value = checks.as_list("tools", value, "a list")
-    from cnllm.tools.values import expand_sets  # a call without tools does not load it
+    tools = tuple([function for tool in value if (function := _plain_function(tool)) is not None])
+    if len(tools) < len(value):
+        from cnllm.tools.values import as_tool, expand_sets  # tools in the usual form do not load it
 
-    tools = tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
+        pairs = enumerate(expand_sets(value))
+        tools = tuple([_plain_function(tool) or _function(as_tool(tool, f"tools[{index}]")) for index, tool in pairs])
     for tool in tools:
         checks.check_finite(f"tools ({checks.short_text(tool.name)})", tool.parameters)
     check_names(tools)
     return tools
 
 
-def _tool(tool: Any, index: int) -> Function:
-    """Read one tool."""
-    if type(tool) is Function:
-        return tool
-    if type(tool) is dict and (function := _plain_function(tool)) is not None:
-        return function
-    from cnllm.tools.values import as_tool  # as in `_tools`
-
-    definition = as_tool(tool, f"tools[{index}]")
-    return Function(*(getattr(definition, name) for name in Function.__struct_fields__))
+def _function(tool: Tool) -> Function:
+    return Function(*(getattr(tool, name) for name in Function.__struct_fields__))
 
 
-def _plain_function(tool: dict[str, Any]) -> Function | None:
+def _plain_function(tool: Any) -> Function | None:
     """Return a tool in the usual form: `type` and a `function` of name, description and parameters; else None."""
+    if type(tool) is not dict:
+        return tool if type(tool) is Function else None
     function = tool.get("function")
     if len(tool) != 2 or type(function) is not dict or tool.get("type") != "function":
         return None

@@ -10,7 +10,7 @@ The same code serves a stream and a whole body, on every wire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import Fragments, PartKind
 from cnllm.engine.decode.settle import ReplyDecision, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Item, Restart, Stage, next_places
+from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_calls
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
@@ -54,9 +55,6 @@ from cnllm.types import (
     ToolCallEnd,
 )
 from cnllm.types.lenient_json import break_off, decode_arguments, replace_surrogates
-
-if TYPE_CHECKING:
-    from cnllm.engine.decode.structured import AnswerCall
 
 _COUNTED = (TextPiece, ReasoningPiece, CallPieces)
 __all__ = ["ReplyBuilder", "reply_builder", "text_reply_builder"]
@@ -108,11 +106,7 @@ class ReplyBuilder:
         # index of a call whose arguments go on.
         self.plain_kinds: set[str | int | None] = set()
         tool = plan.answer.name if plan.answer is not None and plan.answer.method == "tool" else None
-        self._answer: AnswerCall | None = None
-        if tool is not None:
-            from cnllm.engine.decode.structured import AnswerCall  # most calls have no schema
-
-            self._answer = AnswerCall(tool, self.collected)
+        self._answer = None if tool is None else AnswerCall(tool, self.collected)
         before, last = (
             (self._duplicates, self._deltas, surrogates, self._tags),
             (calls, around, self._stops, self._answer),
@@ -456,8 +450,6 @@ class ReplyBuilder:
                 out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
         is_paused = collector.finish_kind == "pause"  # the text is not complete yet
         if self._plan.answer is not None and settled.finish == "stop" and not is_paused:
-            from cnllm.engine.decode.structured import read_answer  # as above
-
             self._parsed, faults = read_answer(self._plan.answer, "".join(collector.parts.text))
             for note in faults:
                 out += collector.add_note(note)

@@ -9,7 +9,7 @@ which is no `extra_body` that somebody wrote for one endpoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from msgspec.structs import replace
 
@@ -29,7 +29,10 @@ from cnllm.registry.web_search import search_rules
 from cnllm.types import Note, Reply
 from cnllm.types.client_data import CarriedBody, ClientData, count_text
 from cnllm.types.parts import CACHE_MARK
-from cnllm.types.tools import SEARCH
+from cnllm.types.tools import SEARCH, WebSearch
+
+if TYPE_CHECKING:
+    from cnllm.tools import Tool
 
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
@@ -294,6 +297,12 @@ def _allow_functions(config: Any, options: dict[str, Any], protocol: str, notes:
     return False
 
 
+def _search_tool(search: WebSearch) -> Tool:
+    from cnllm.tools.values import Tool  # most calls need nothing of it
+
+    return Tool(SEARCH, search=search)
+
+
 def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) -> None:
     """Put a client's own web search into the form for all endpoints, unless the endpoint takes the client's form."""
     rules = search_rules(model)
@@ -311,18 +320,16 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
                 did = "sent as it is: whether this endpoint searches is unknown"
                 notes.append(Note("web-search", "web_search", tool_type(tool) if tool is not data else "the body", did))
         return
-    from cnllm.tools.values import Tool  # most calls need nothing of it
-
     own = model.flags.web_search  # that of the client's wire, where the model is asked over it
     search = None
     for index, tool in enumerate(offer):
         if tool not in searches or (tool.protocol == model.protocol and own is not None and is_search(tool, own)):
             continue
-        search = offer[index] = Tool(SEARCH, search=replace(tool.search, is_offer=True))
+        search = offer[index] = _search_tool(replace(tool.search, is_offer=True))
     if search is not None:
         options["tools"] = offer
     if data.search is not None and not (data.protocol == model.protocol and _is_own_key(data, own)):
-        search = Tool(SEARCH, search=data.search)
+        search = _search_tool(data.search)
         options["tools"] = [*offer, search]
         rest = {key: value for key, value in data.items() if key not in _SEARCH_KEYS}
         options["extra_body"] = data = ClientData(data.protocol, rest)

@@ -15,6 +15,7 @@ from cnllm.engine.options import DEFAULT_NAME, RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
 from cnllm.schemas.subschemas import resolve
+from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
 from cnllm.types.tools import Function
 
@@ -97,8 +98,6 @@ def _with_name(schema: dict[str, Any], options: RequestOptions) -> dict[str, Any
 
 def _require_schema(schema: dict[str, Any]) -> None:
     """Raise `ValueError` or `TypeError` for a schema that is no JSON Schema."""
-    from cnllm.schemas.validate import undecided_patterns  # most calls have no schema
-
     try:
         undecided_patterns(schema)
     except UnicodeError as error:

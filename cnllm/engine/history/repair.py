@@ -411,10 +411,6 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
 
     `index` is that of its message, `tool` its tool where it is offered. Plain text is the input of a custom one.
     """
-    # a history without calls loads none of these
-    from cnllm.protocols.client_tools import is_bare_input
-    from cnllm.tools.arguments import decode_values, unwrap_object
-
     subject = f"messages[{index}]: the arguments of {call.name}"
     clean = _without_half_characters(call)
     if clean is not call:
@@ -423,6 +419,10 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
     if call.excluded:  # cnllm does not execute it, and sends the model's text back unchanged
         call = replace(call, arguments=decode_arguments(call.raw)[0])
     if call.arguments is None:
+        # few arguments are no object
+        from cnllm.protocols.client_tools import is_bare_input
+        from cnllm.tools.arguments import unwrap_object
+
         inner = unwrap_object(call.raw)
         if inner is None and tool is not None and tool.custom is not None and is_bare_input(call.raw):
             arguments, raw = custom_arguments(call.raw)
@@ -435,7 +435,11 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
     elif call.raw and not _is_object(call.raw):
         call = replace(call, raw="")  # the decoded arguments count
     assert call.arguments is not None
-    decoded = decode_values(call.arguments, None if tool is None else tool.parameters)
+    if tool is None or not any(type(one) is str and one.lstrip()[:1] in ("[", "{") for one in call.arguments.values()):
+        return call
+    from cnllm.tools.arguments import decode_values  # few arguments may be JSON inside a JSON string
+
+    decoded = decode_values(call.arguments, tool.parameters)
     if decoded is call.arguments:
         return call
     names = [name for name, value in call.arguments.items() if decoded[name] is not value]
