@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "endpoint", "levels", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-7"
+_FORMAT = "cnllm-summary-8"
 _CODE = (
     "model_facts",
     "registry",

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _SECTIONS = ("protocols", "families", "providers", "models", "sources")
-_FORMAT = b"cnllm-registry-69"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-70"  # count up when the cached data changes, or the rules of the checks
 
 
 class LazyTables(Mapping[str, Any]):
