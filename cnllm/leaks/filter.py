@@ -101,8 +101,6 @@ class LeakFilter:
         self._tools = tools
         self._output = FilterOutput(before, trims=trims, last=last)
         self._tracker = self._output.tracker
-        self.skip = self._output.skip
-        """Takes note of texts in which no marker begins, while nothing is held back."""
         self._run = TagRun()
         self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
@@ -127,13 +125,15 @@ class LeakFilter:
         """The text that may begin a marker, where nothing else is held back."""
         return "" if self._open is not None or self._ends is not None or not self._output.is_idle else self._pending
 
-    def forget_pending(self) -> None:
-        """Forget the `pending` text: what followed has shown that it begins no marker."""
+    def skip(self, texts: Sequence[str]) -> None:
+        """Take note of texts in which no marker begins; the first begins with what is pending."""
         self._pending = ""
+        self._output.skip(texts)
 
     def feed(self, text: str, head: str = "") -> list[str | BlockResult]:
-        """Read more text of the channel; `head` is text before it in which no marker begins."""
-        self._head = head
+        """Read more text. `head` stands before it, no marker begins there, and it begins with what is pending."""
+        if head:
+            self._head, self._pending = head, ""
         self._fed += len(text)
         self._read_next(text)
         self._read(final=False)

@@ -10,7 +10,7 @@ repetition is bounded, and matching takes time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
 
@@ -80,6 +80,11 @@ def _spellings(marker: str) -> list[list[_Element]]:
     return [elements, [*elements[:-1], (_ATTRIBUTES, _ATTRIBUTES_SO_FAR)]]
 
 
+def _all_spellings(markers: Iterable[str]) -> list[list[_Element]]:
+    """Return the elements of all forms of some markers."""
+    return [spelling for marker in markers for spelling in _spellings(marker)]
+
+
 def spelling_pattern(marker: str) -> str:
     """Return the pattern of a marker in all its spellings without attributes, for `re.IGNORECASE`."""
     return "".join(pattern for pattern, _ in _elements(marker))
@@ -88,18 +93,13 @@ def spelling_pattern(marker: str) -> str:
 def _any_beginning(markers: list[list[_Element]]) -> str:
     """Return a pattern for every incomplete beginning, at the end of a text, of some markers, given as their elements.
 
-    Common beginnings are tried once. A class of the characters that may follow comes first, so that it fails quickly.
+    Common beginnings are tried once.
     """
     rests: dict[_Element, list[list[_Element]]] = {}
     for head, *rest in markers:
         rests.setdefault(head, []).extend([rest] if rest else [])  # without a rest the marker is complete
-    branches = {head: _beginning(head, rest) for head, rest in rests.items()}
-    chars = [head for head in branches if head[0] == head[1] and re.fullmatch(r"\\?[^\s\\\w]|\w", head[0])]
-    others = [branch for head, branch in branches.items() if branch and head not in chars]
-    simple = {head[0]: branches[head] for head in chars if branches[head]}
-    if simple:
-        others.append(f"(?=[{''.join(simple)}])(?:{'|'.join(simple.values())})")
-    return f"(?:{'|'.join(others)})" if others else "(?!)"
+    branches = [branch for head, rest in rests.items() if (branch := _beginning(head, rest))]
+    return f"(?:{'|'.join(branches)})" if branches else "(?!)"
 
 
 def _beginning(head: _Element, rests: list[list[_Element]]) -> str:
@@ -148,11 +148,11 @@ def _first_chars(step: str) -> str:
 
 def _or_pad(step: str) -> str:
     """Return the pattern of a step, or of what stands for it behind a text that may go on."""
+    if step.startswith(_SPACES):
+        return _SPACES + _or_pad(step.removeprefix(_SPACES))
     chars = _first_chars(step)
     if _is_char(step) or step == _ATTRIBUTES:
         return rf"[{chars}\0]"
-    if step.startswith(_SPACES):
-        return rf"{_SPACES}[{step.removeprefix(_SPACES)}\0]"
     return rf"(?:{step}|\0)" if chars or step[0] == "(" else step  # other steps may be empty
 
 
@@ -186,13 +186,13 @@ def _any_of(markers: list[list[str]]) -> str:
     branches = {head: head + _any_of(rests) for head, rests in heads.items()}
     words = [head for head in branches if head[0] == "[" and head[1].isalpha() and _is_char(head)]
     words.sort(key=lambda word: (-len(heads[word]), word))
-    if len(words) < 3:
-        return next(iter(branches.values())) if len(branches) == 1 else f"(?:{'|'.join(branches.values())})"
-    groups = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
-    ahead = "|".join(_look_ahead([[head, *rest] for head in group for rest in heads[head]]) for group in groups)
-    parts = [branch for head, branch in branches.items() if head not in words]
-    parts.append(f"(?={ahead})(?:{'|'.join(branches[word] for word in words)})")
-    return f"(?:{'|'.join(parts)})"
+    parts = list(branches.values())
+    if len(words) > _TOGETHER:
+        groups = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
+        ahead = "|".join(_look_ahead([[head, *rest] for head in group for rest in heads[head]]) for group in groups)
+        parts = [branch for head, branch in branches.items() if head not in words]
+        parts.append(f"(?={ahead})(?:{'|'.join(branches[word] for word in words)})")
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
 class _Group:
@@ -204,14 +204,13 @@ class _Group:
     @cached_property
     def whole(self) -> re.Pattern[str]:
         """The pattern of any of the markers."""
-        spellings = [spelling for marker in self._markers for spelling in _spellings(marker)]
+        spellings = _all_spellings(self._markers)
         return re.compile(_any_of([_steps([pattern for pattern, _ in spelling]) for spelling in spellings]))
 
     @cached_property
     def beginning(self) -> re.Pattern[str]:
         """The pattern of a beginning of any of them at the end of a text."""
-        spellings = [spelling for marker in self._markers for spelling in _spellings(marker)]
-        return re.compile(_any_beginning(spellings), re.IGNORECASE)
+        return re.compile(_any_beginning(_all_spellings(self._markers)), re.IGNORECASE)
 
 
 class Markers:
@@ -232,8 +231,7 @@ class Markers:
             chars, group = _first_chars(head), _Group(same)
             known = "" if r"\s" in chars else re.sub(r"\\(.)", r"\1", chars, flags=re.DOTALL)
             self._starts += [(char, group) for char in known or [""]]
-        first = "".join(sorted(map(_first_chars, heads))) if all(map(_is_char, heads)) else ""
-        self.has_start: Callable[[str], object] = re.compile(f"[{first}]" if first else "|".join(sorted(heads))).search
+        self.has_start: Callable[[str], object] = re.compile("|".join(sorted(heads))).search
         """A quicker test: whether a text contains a character with which a marker begins."""
         self.longest = 14 + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
         self.longest += _MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0
@@ -249,7 +247,7 @@ class Markers:
     def _hint(self) -> re.Pattern[str]:
         """The pattern of the first elements of any marker, of which `_PAD` behind a text stands for those to come."""
         heads: dict[str, list[list[str]]] = {}
-        for spelling in (spelling for marker in self.markers for spelling in _spellings(marker)):
+        for spelling in _all_spellings(self.markers):
             head, *rest = _steps([pattern for pattern, _ in spelling[:_HINT]])
             heads.setdefault(head, []).append(list(map(_or_pad, rest)))
         return re.compile("|".join(head + _any_of(rests) for head, rests in sorted(heads.items())))
@@ -329,7 +327,12 @@ class Markers:
 
     def occurs(self, text: str) -> bool:
         """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
-        return self.find(text) is not None
+        for char, _ in self._starts:  # a few searches for one character each are faster than one for a class
+            if char in text:
+                break
+        else:
+            return False
+        return (len(text) > _LONG or self.may_begin(text)) and self.find(text) is not None
 
     def last_start(self, text: str) -> int:
         """Return the start of the last marker of a text, or -1."""

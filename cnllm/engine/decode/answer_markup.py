@@ -41,7 +41,7 @@ class AnswerTags(Stage):
         self._closing = Markers.copy(self._closers) if self._closers else None
         self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
-        self.is_plain: Callable[[str], bool] = _is_unknown
+        self.is_plain: Callable[[str], bool] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -73,7 +73,7 @@ class AnswerTags(Stage):
         """Return the text that is no tag."""
         if self._has_ended:
             return text
-        is_plain = not self.pending and self.is_plain(text)
+        is_plain = not self.pending and self.is_plain is not None and self.is_plain(text)
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
@@ -180,11 +180,6 @@ def _parse_tags(tags: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
     openers = tuple([tag for before, tag in pairwise(["", *tags]) if not before])
     closers = tuple([tag for before, tag in pairwise(tags) if before and tag])
     return openers, closers, frozenset(["", *(tag[:1] for tag in openers)])
-
-
-def _is_unknown(text: str) -> bool:
-    """Say of a text that it may hold a tag."""
-    return False
 
 
 def _removal(tag: str) -> Note:

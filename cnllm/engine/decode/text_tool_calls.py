@@ -236,15 +236,20 @@ class TextCalls(Stage):
         in_reasoning = type(item) is ReasoningPiece
         text = self._hold(item.text) if self._whole and not in_reasoning else item.text
         out: list[Item] = []
+        head, pending = "", "" if self.is_idle or text is None else self._pending(in_reasoning=in_reasoning)
+        if text is not None and (self.is_idle or pending):
+            whole = pending + text
+            if start is None or whole is not item.text:
+                start = self.may_begin_at(whole) if pending or self.has_start(whole) else -1
+            if start < 0:
+                self.skip((whole,), in_reasoning=in_reasoning)
+                self._plain, text = whole, None
+                out.append(item if whole is item.text else text_piece(whole, in_reasoning=in_reasoning))
+            elif start >= len(pending):
+                self._plain = head = whole[:start]
+                text = whole[start:]
         if text is not None:
-            pending = "" if self.is_idle else self._pending(in_reasoning=in_reasoning)
-            if not self.is_idle and not pending:
-                self._feed(text, out, in_reasoning=in_reasoning)
-            else:
-                if start is None or pending or text is not item.text:
-                    text = pending + text
-                    start = self.may_begin_at(text) if pending or self.has_start(text) else -1
-                self._feed_from(start, text, pending, out, in_reasoning=in_reasoning)
+            self._feed(text, out, head, in_reasoning=in_reasoning)
         self._look()
         return out
 
@@ -255,23 +260,6 @@ class TextCalls(Stage):
         if filter_ is None or self._tail or self._held or not (other is None or other.is_idle):
             return ""
         return filter_.pending
-
-    def _feed_from(self, start: int, text: str, pending: str, out: list[Item], *, in_reasoning: bool) -> None:
-        """Add text that begins with what is pending, and in which a marker may begin at `start`; -1: in none of it."""
-        if 0 <= start < len(pending):
-            self._feed(text[len(pending) :], out, in_reasoning=in_reasoning)
-            return
-        filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
-        if filter_ is not None and pending:
-            filter_.forget_pending()
-        if start < 0:
-            self._plain = text
-            if filter_ is not None:
-                filter_.skip((text,))
-            out.append(text_piece(text, in_reasoning=in_reasoning))
-        else:
-            self._plain = text[:start]
-            self._feed(text[start:], out, self._plain, begins=True, in_reasoning=in_reasoning)
 
     def _hold(self, text: str) -> str | None:
         """Return text of the answer that may pass; None while all of the answer may be a call without markers."""
@@ -325,13 +313,12 @@ class TextCalls(Stage):
             self._let_go()
         self._look()
 
-    def _feed(self, text: str, out: list[Item], head: str = "", *, begins: bool = False, in_reasoning: bool) -> None:
-        """Add text of the reasoning or of the answer. A marker may begin in it, but not in the `head` before it."""
+    def _feed(self, text: str, out: list[Item], head: str = "", *, in_reasoning: bool) -> None:
+        """Add text of the reasoning or of the answer. In the `head` before it no marker begins."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
-        if filter_ is None and (begins or self.may_begin_at(text) >= 0):
+        if filter_ is None and self.may_begin_at(text) >= 0:
             filter_ = self._make_filter(in_reasoning=in_reasoning)
-        found = [head + text] if filter_ is None else filter_.feed(text, head)
-        self._add(found, out, in_reasoning=in_reasoning)
+        self._add([head + text] if filter_ is None else filter_.feed(text, head), out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:
         """Give text that may begin a marker, because its part of the reply is over."""
