@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cnllm.leaks.markers import Markers
+from cnllm.leaks.markers import Markers, spelling_pattern
 from cnllm.leaks.rules import Markup, unite_rules
 
 SPELT = ("<tool_call>", "[TOOL_CALLS]", "<|tool_calls_section_begin|>", "<｜DSML｜function_calls>")
@@ -81,6 +81,29 @@ def test_a_marker_of_a_long_text_is_found_behind_its_own_words(marker: str) -> N
             len(f"{word} {marker}"),
             SPELT.index(marker),
         )
+
+
+LOOSE = ("<", "</", "/", ">", " ", "\n", "|", "‖", "｜", "_", "▁", "[", "]", "Tool", "tool", "calls", "think", "ſ", "K")
+
+
+@given(st.lists(st.sampled_from([*SPELT, "</think>", "<|tool|>", *LOOSE]), max_size=12).map("".join), st.integers(0, 9))
+def test_the_search_stops_at_the_first_place_where_a_marker_begins(text: str, start: int) -> None:
+    markers = (*SPELT, "<tool>", "</tool>", "<think>", "</think>", "<|tool|>", "</｜tool｜>", "<|tool_calls|>", "<k>")
+    patterns = [re.compile(spelling_pattern(marker), re.IGNORECASE) for marker in markers]
+    places = [at for at in range(start, len(text)) if any(pattern.match(text, at) for pattern in patterns)]
+    found = Markers(markers).find(text, start)
+    assert (found and found[0]) == (places[0] if places else None)
+    assert Markers(markers).may_begin(text) or not places
+
+
+@pytest.mark.parametrize("marker", SPELT)
+@pytest.mark.parametrize("before", [65_530, 65_536, 140_000])
+def test_a_marker_is_found_between_two_spans_of_a_long_text(marker: str, before: int) -> None:
+    text = ("a < b [c] " * (before // 10 + 1))[:before]
+    for shift in range(0, 12, 3):
+        found = Markers(SPELT).find(f"{text}{'.' * shift}{marker}.")
+        assert found
+        assert found[:2] == (before + shift, before + shift + len(marker))
 
 
 def test_only_a_repeated_first_character_is_sought_everywhere() -> None:

@@ -47,6 +47,17 @@ def offering(prompt: Any, **options: Any) -> cnllm.Plan:
     return engine.build_request(REGISTRY.resolve(QWEN), prompt, tools=TOOLS, **options)
 
 
+def test_what_quotes_counts_far_from_the_block_however_the_text_comes() -> None:
+    prose = "So a < b, and c <tool is no marker.\n" * 900
+    for head, is_call in (("", True), ("```\n", False), ("<pre>\n", False)):
+        text = f"{head}{prose}\n{RM}\n"
+        for size in (len(text), 9000, 700, 17):
+            pieces = [text[at : at + size] for at in range(0, len(text), size)]
+            reply = answers(QWEN, wire(pieces), TOOLS)[1]
+            assert bool(reply.tool_calls) is is_call, (head, size)
+            assert is_call or reply.text == text
+
+
 # ── both figures, over all grammars ──────────────────────────────────────────
 def test_no_quotation_becomes_a_call_and_no_text_of_it_is_lost() -> None:
     false: list[str] = []
