@@ -37,8 +37,9 @@ _LONG = 4096  # characters: in longer texts a search for whole markers is worth 
 _SPAN = 65536  # characters that are searched for one first character of markers after the other
 _HINT = 7  # elements of a marker that a hint looks at: a tag with four letters
 _PAD = "\0" * _HINT
-_AHEAD = 4  # characters that are looked at before words are tried one by one
-_TOGETHER = 4  # words with a common look ahead
+_AHEAD = 4  # characters that are looked at before more than a few words are tried
+_FEW = 4  # words
+_TOGETHER = 6  # words with a common look ahead
 _ODD = {"i": "ıİ", "k": "\u212a", "s": "ſ"}  # `re.IGNORECASE` takes them for these letters, too
 
 _Element = tuple[str, str]
@@ -187,7 +188,7 @@ def _any_of(markers: list[list[str]]) -> str:
     words = [head for head in branches if head[0] == "[" and head[1].isalpha() and _is_char(head)]
     words.sort(key=lambda word: (-len(heads[word]), word))
     parts = list(branches.values())
-    if len(words) > _TOGETHER:
+    if len(words) > _FEW:
         groups = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
         ahead = "|".join(_look_ahead([[head, *rest] for head in group for rest in heads[head]]) for group in groups)
         parts = [branch for head, branch in branches.items() if head not in words]
