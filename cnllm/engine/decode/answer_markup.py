@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.stage import Item, Restart, Stage, removal
+from cnllm.engine.decode.stage import Item, PlainText, Restart, Stage, removal
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.leaks.markers import Markers
 from cnllm.protocols.pieces import TextPiece
@@ -27,13 +27,12 @@ class AnswerTags(Stage):
     `tags` are the opening tag, then the closing ones; behind an empty text those of a further form. A closing tag
     before more text is text itself. Tags in plain words, such as `<answer>`, may be what the caller asked for: they
     count only behind reasoning in the text (`has_thought`), or behind a tag that ended it. Where the stage before
-    notices every tag, plain text without one may pass by: `lets_text`. It tells of the text that it gives whether that
-    is plain: `is_plain`.
+    notices every tag, plain text without one may pass by: `lets_text`. `plain` is its last text without one.
     """
 
     __slots__ = (
         *("_closers", "_closing", "_first", "_has_begun", "_has_ended", "_has_thought", "_opener", "_openers"),
-        *("is_idle", "is_plain", "lets_text", "pending"),
+        *("is_idle", "lets_text", "pending", "plain"),
     )
 
     def __init__(self, tags: list[str], has_thought: Callable[[], bool] | None = None) -> None:
@@ -41,7 +40,7 @@ class AnswerTags(Stage):
         self._closing = Markers.copy(self._closers) if self._closers else None
         self._has_thought = has_thought if tags[0][1:-1].isalpha() else None  # None: the tags count
         self.lets_text = False
-        self.is_plain: Callable[[str], bool] | None = None
+        self.plain: PlainText | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -73,7 +72,7 @@ class AnswerTags(Stage):
         """Return the text that is no tag."""
         if self._has_ended:
             return text
-        is_plain = not self.pending and self.is_plain is not None and self.is_plain(text)
+        is_plain = not self.pending and self.plain is not None and text is self.plain.text
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()

@@ -99,7 +99,7 @@ class ReplyBuilder:
         calls = text_calls(plan, self.collected, new_tagged, behind, script, is_offer_known=is_offer_known)
         self._calls = calls
         if around is not None and calls is not None:
-            around.lets_text, around.is_plain = True, calls.is_plain
+            around.lets_text, around.plain = True, calls.plain
         self._busy = False  # a stage holds text back
         self._row_input = self._row_output = 0  # characters of the answer that went into the row, and came out of it
         # Kinds of piece that may pass by the row for now: the field of the reasoning, None for the answer, and the

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.protocols.pieces import Piece, ReasoningPiece, TextPiece
 
-__all__ = ["TAGGED", "Item", "Restart", "Stage", "next_places", "removal", "text_piece"]
+__all__ = ["TAGGED", "Item", "PlainText", "Restart", "Stage", "next_places", "removal", "text_piece"]
 
 TAGGED = "(tags)"
 """The field of reasoning that stands between tags in the answer, beside the names of fields."""
@@ -59,6 +59,15 @@ class Stage:
     def end(self, *, proven: bool) -> list[Item]:
         """Return what is left at the end of the reply; `proven` means that the endpoint marked the end."""
         return []
+
+
+class PlainText:
+    """The last text of a stage in which neither a marker nor a tag begins. The stage behind it compares objects."""
+
+    __slots__ = ("text",)
+
+    def __init__(self) -> None:
+        self.text = ""
 
 
 def text_piece(text: str, *, in_reasoning: bool) -> TextPiece | ReasoningPiece:

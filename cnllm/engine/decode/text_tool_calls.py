@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.engine.decode.stage import Item, Restart, Stage, removal, text_piece
+from cnllm.engine.decode.stage import Item, PlainText, Restart, Stage, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history.prompted_tools import FLAG, markup_rules
@@ -155,7 +155,8 @@ class TextCalls(Stage):
         """Tests quickly whether it may find anything in a text or for a part of it."""
         self.may_begin_at = rules.noticed.may_begin_at
         """Finds where a marker or a tag around an answer may begin: -1 for a text that passes by while all is idle."""
-        self._plain = ""  # the last text that passed by
+        self.plain = PlainText()
+        """The last text in which neither a marker nor a tag around an answer begins."""
         self.is_idle = True
         """Whether no text waits."""
         self.is_reading = False
@@ -208,10 +209,6 @@ class TextCalls(Stage):
         is_idle = (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle)
         self.is_idle = is_idle and not self._tail and not self._held
 
-    def is_plain(self, text: str) -> bool:
-        """Whether this is the text that passed by last, in which neither a marker nor a tag around an answer begins."""
-        return text is self._plain
-
     @property
     def has_found(self) -> bool:
         """Whether any block was found in the answer."""
@@ -243,10 +240,10 @@ class TextCalls(Stage):
                 start = self.may_begin_at(whole) if pending or self.has_start(whole) else -1
             if start < 0:
                 self.skip((whole,), in_reasoning=in_reasoning)
-                self._plain, text = whole, None
+                self.plain.text, text = whole, None
                 out.append(item if whole is item.text else text_piece(whole, in_reasoning=in_reasoning))
             elif start >= len(pending):
-                self._plain = head = whole[:start]
+                self.plain.text = head = whole[:start]
                 text = whole[start:]
         if text is not None:
             self._feed(text, out, head, in_reasoning=in_reasoning)
