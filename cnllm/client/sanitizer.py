@@ -86,7 +86,7 @@ def sanitize(
     """
     checks.require_text("text", text)
     sanitizer = Sanitizer(model, tools, lang, recover_text_calls=recover_text_calls)
-    sanitizer.feed(text)
+    sanitizer._builder.add_text(text)
     return sanitizer.close()
 
 
