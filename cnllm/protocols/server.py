@@ -52,7 +52,7 @@ from cnllm.types import (
 from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.message_memory import NOT_COPIED, MessageMemory, exact_bytes, made_of
+from cnllm.types.message_memory import NOT_COPIED, DecodedList, MessageMemory, exact_bytes, made_of
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
@@ -120,8 +120,11 @@ def decode_request(
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
     if memory is not None and type(tools := body.get("tools")) is list:
         counts.add("tools", recall.tools(tools, tool_counts, protocol))
+    key = wire(protocol).turns
+    if memory is not None and key not in counts.added and (entry := memory.entry_of(body.get(key))) is not None:
+        _count_turns(entry, counts)
     messages = [_with_author(message, name, stamp) for message in others]
-    if recalled and memory is not None:  # of the system's message, too, the same object, as it begins the conversation
+    if memory is not None:  # the same objects for equal ones: what is known of a conversation is known of its objects
         with contextlib.suppress(*NOT_COPIED):
             messages = list(map(memory.own, messages))
     messages += recalled
@@ -155,6 +158,19 @@ def _recall(
         entry.result = counts.protocol, tuple(out), all_counts
     counts.add(name, all_counts)
     return out
+
+
+def _count_turns(entry: DecodedList, counts: KeyCounts) -> None:
+    """Add the counts of the keys of turns, as the memory has them."""
+    name = wire(counts.protocol).turns
+    start, all_counts = 0, KeyCounts(counts.protocol)
+    count, memo = entry.start
+    if memo is not None and memo[0] == counts.protocol:
+        start, (_, start_counts) = count, memo
+        all_counts.add(name, start_counts)
+    all_counts.count(name, entry.items[start:])
+    entry.result = counts.protocol, all_counts
+    counts.add(name, all_counts)
 
 
 def _recall_turn(

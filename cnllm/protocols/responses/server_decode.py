@@ -16,8 +16,10 @@ from cnllm.protocols.responses.server_tools import (
     ITEM_KINDS,
     ClientTools,
     built_in_arguments,
+    client_tools,
     is_hosted_call,
     own_space,
+    tool_definitions,
 )
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
@@ -50,25 +52,27 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     messages: list[Message] = []
     if (instructions := body.get("instructions")) is not None:
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
-    tools = ClientTools(body)
+    tools = client_tools(body, recall)
     messages += _messages(body, stamp, tools)
     stream = body.get("stream") is True
-    options, notes = _options(body, tools)
+    options, notes = _options(body, tools, recall)
     return Request(model=body.get("model"), messages=messages, stream=stream, options=options, notes=notes)
 
 
 # ── options ───────────────────────────────────────────────────────────────────
 
 
-def _options(body: dict[str, Any], tools: ClientTools) -> tuple[dict[str, Any], list[Note]]:
+def _options(body: dict[str, Any], tools: ClientTools, recall: Recall) -> tuple[dict[str, Any], list[Note]]:
     """Decode the options of a body. Return them with notes on what is left out."""
     options: dict[str, Any] = {}
     extra = FIELDS.rest(body)
     for key in _SAME_OPTIONS:
         if body.get(key) is not None:
             options[key] = body[key]
-    if tools.definitions or body.get("tools") is not None:
+    if tools.has_more:
         options["tools"] = tools.definitions
+    elif body.get("tools") is not None:
+        options["tools"] = recall.tools(body["tools"], tool_definitions)
     notes = _choice(options.get("tool_choice"), options, extra, tools)
     if body.get("max_output_tokens") is not None:
         options["max_tokens"] = body["max_output_tokens"]

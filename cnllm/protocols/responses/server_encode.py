@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-from cnllm.protocols import Frames, ServerStream
+from cnllm.protocols import Frames, Recall, ServerStream
 from cnllm.protocols.client_tools import ArgumentReader, InputReader
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_fields import is_refusal, reply_id, select_keys, stream_id
@@ -22,7 +22,7 @@ from cnllm.protocols.responses.server_items import (
     part_item,
     source_annotation,
 )
-from cnllm.protocols.responses.server_tools import ClientTools
+from cnllm.protocols.responses.server_tools import ClientTools, client_tools
 from cnllm.protocols.server_interface import openai_error
 from cnllm.types import (
     BlockEnd,
@@ -94,9 +94,9 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
     """Return the tools of the client's request. A request of the wrong form has none."""
     try:
-        return ClientTools(request or {})
+        return client_tools(request or {}, Recall())
     except ValueError:
-        return ClientTools({})
+        return ClientTools(())
 
 
 _ABOUT = (

@@ -6,17 +6,27 @@ editor of its files and its own tool search become functions, too. Tools that th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from cnllm.protocols import Recall
 from cnllm.protocols.client_tools import is_bare_input, unique_name
 from cnllm.types import ToolCall
 from cnllm.types.lenient_json import break_off
 from cnllm.types.tools import arguments_of, custom_function, custom_input, json_arguments
 
-__all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
+__all__ = [
+    "ITEM_KINDS",
+    "ClientTool",
+    "ClientTools",
+    "built_in_arguments",
+    "client_tools",
+    "is_hosted_call",
+    "own_space",
+    "tool_definitions",
+]
 
 Kind = Literal["function", "custom", "tool_search", "local_shell", "shell", "apply_patch"]
 _ITEMS: dict[Kind, tuple[str, str]] = {
@@ -87,14 +97,22 @@ class ClientTool(Struct, frozen=True):
 
 
 class ClientTools:
-    """The tools of one request body. `definitions` are the tools as the request's options hold them."""
+    """The tools of one request body: `tools`, and those that items of its `input` add; nobody changes them later.
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    `definitions` are the tools as the request's options hold them. Raises `ValueError`.
+    """
+
+    def __init__(self, tools: Sequence[Any], input: Any = None) -> None:
         self.definitions: list[dict[str, Any]] = []
         self._tools: dict[str, ClientTool] = {}  # by the name of the function
         self._names: dict[tuple[str | None, str], str] = {}
         self._places: dict[str, int] = {}
-        for place, tool in _tools(body):
+        for index, tool in enumerate(tools):
+            self._add(tool, f"tools[{index}]", None)
+        self.has_more = False
+        """Whether the input adds tools."""
+        for place, tool in _added_tools(input):
+            self.has_more = True
             self._add(tool, place, None)
 
     def function_name(self, name: str, namespace: str | None = None) -> str:
@@ -226,13 +244,23 @@ class ClientTools:
         return {**head, **keys, **call_keys}
 
 
-def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the tools of a body with their places: the offered ones, and those that items of the input add."""
-    tools = body.get("tools")
-    if tools is not None and not isinstance(tools, list):
+def client_tools(body: Mapping[str, Any], recall: Recall) -> ClientTools:
+    """Return the tools of a body. Raises `ValueError`."""
+    offered, input = body.get("tools"), body.get("input")
+    if offered is not None and not isinstance(offered, list):
         raise ValueError("tools is not a list")
-    yield from ((f"tools[{index}]", tool) for index, tool in enumerate(tools or ()))
-    items = body.get("input")
+    has_more = next(_added_tools(input), None) is not None
+    tools: ClientTools = ClientTools(offered or (), input) if has_more else recall.tools(offered or (), ClientTools)
+    return tools
+
+
+def tool_definitions(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return tools as the request's options hold them. Raises `ValueError`."""
+    return ClientTools(tools).definitions
+
+
+def _added_tools(items: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the tools that items of the input add, with their places."""
     for position, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):
             tools = item.get("tools")
