@@ -14,7 +14,7 @@ import codecs
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -380,8 +380,10 @@ class Exchange:
         """Return the bytes before the first event of a stream."""
         return self._writer.begin()
 
-    def events(self, events: Iterable[Event]) -> bytes:
+    def events(self, events: Sequence[Event]) -> bytes:
         """Return the bytes of events, as `event` does. Raises `Diverged`."""
+        if len(events) == 1:
+            return self.event(events[0])
         out: list[bytes] = []
         for key, run in delta_runs(events):
             out.append(self.event(run.pop(0)))  # it opens a part, so that the others continue one

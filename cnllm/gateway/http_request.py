@@ -404,7 +404,7 @@ class HttpRequest:
         try:
             if exchange.needs_whole_reply:
                 reply = await self._whole_reply(exchange, request)
-                await response.write(exchange, exchange.events(reply_events(reply)))
+                await response.write(exchange, exchange.events([*reply_events(reply)]))
             else:
                 reply = await self._send_events(exchange, request)
             self._note(exchange, reply)

@@ -234,11 +234,10 @@ class ServerCodec(Struct, frozen=True):
 
 def write_texts(before: bytes, texts: list[str], after: bytes) -> bytes:
     """Return texts as JSON, each between the same bytes. They are encoded as one text, where none has a NUL."""
-    whole = "\0".join(texts)
-    if whole.count("\0") >= len(texts) or "\\u0000" in whole:
-        return b"".join([b"%b%b%b" % (before, msgspec.json.encode(text), after) for text in texts])
-    data = msgspec.json.encode(whole).replace(b"\\u0000", b'"%b%b"' % (after, before))
-    return b"%b%b%b" % (before, data, after)
+    if len(texts) > 1 and (whole := "\0".join(texts)).count("\0") < len(texts) and "\\u0000" not in whole:
+        data = msgspec.json.encode(whole).replace(b"\\u0000", b'"%b%b"' % (after, before))
+        return before + data + after
+    return b"".join([before + msgspec.json.encode(text) + after for text in texts])
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -188,6 +188,7 @@ class StreamEncoder(ServerStream):
         super().__init__()
         head = {"id": stream_id(id, PREFIX), "object": "chat.completion.chunk"}
         self._head = {**head, "created": int(time.time()), "model": model}
+        self._around_texts: dict[DeltaKey, tuple[bytes, bytes]] = {}  # the bytes of a frame around each text
         self._before, self._after = self._around_delta()
         self._custom = custom_tools(request)
         self._is_older = offers_functions(request)
@@ -218,6 +219,7 @@ class StreamEncoder(ServerStream):
             case ExtraAdded(extra=extra):
                 self._head |= select_keys(extra, _ABOUT)
                 self._before, self._after = self._around_delta()
+                self._around_texts = {}
                 self._annotations += extra.get("annotations", ())
                 logprobs = _logprobs(extra, _field(self.extra))
                 return [self._chunk({}, logprobs=logprobs)] if logprobs is not None else []
@@ -289,8 +291,10 @@ class StreamEncoder(ServerStream):
         """Return the bytes of several deltas; None for what is read piece by piece: a custom tool's input, or null."""
         if key in self._readers:
             return None
-        before, after = self._around_text(key)
-        return write_texts(b"data: %b" % before, texts, b"%b\n\n" % after)
+        if (around := self._around_texts.get(key)) is None:
+            before, after = self._around_text(key)
+            around = self._around_texts[key] = b"data: %b" % before, b"%b\n\n" % after
+        return write_texts(around[0], texts, around[1])
 
     def _text_chunk(self, key: DeltaKey, text: str) -> tuple[str | None, Any]:
         """Return one chunk with text, as bytes: the rest of it is always the same."""
