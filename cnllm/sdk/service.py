@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -185,7 +185,7 @@ class SdkRequest:
         """Return the status and the headers of a stream."""
         return SdkAnswer(200, [_EVENT_STREAM, (b"cache-control", b"no-cache"), *self._own_headers()])
 
-    def piece(self, events: Iterable[Event]) -> bytes:
+    def piece(self, events: Sequence[Event]) -> bytes:
         """Return the bytes of events, empty where they have none. Raises `Diverged`."""
         self._use_model()
         data = self.exchange.events(events)
