@@ -103,7 +103,8 @@ class HttpResponse:
         self._active = asyncio.get_running_loop().time()
 
     async def _write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
-        async with self._writing:
+        await self._writing.acquire()
+        try:
             if self._has_ended:  # a sign of life that waited for the last piece
                 return
             self._has_ended = not more
@@ -115,6 +116,8 @@ class HttpResponse:
             if self.array is not None:
                 data = self.array.add(data) + (b"" if more else b"]")
             await self._send_piece(data, more=more)
+        finally:
+            self._writing.release()
 
     # ── a whole response ─────────────────────────────────────────────────────
 

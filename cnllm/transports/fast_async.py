@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 from cnllm.engine.encode.plan import Plan
@@ -174,15 +174,14 @@ class _AsyncFastBody(FastBody):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
-    async def __anext__(self) -> bytes:
-        data = self._ready
-        if data:
-            self._ready = b""
-            return data
-        return await self._read()
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._read()
 
     async def _read(self) -> bytes:
         """Return the next piece of content from the connection. Whatever else arrives does not extend the wait."""
+        if self._ready:
+            data, self._ready = self._ready, b""
+            return data
         start: float | None = None  # when the first bytes without content arrived
         waited = False
         while True:
