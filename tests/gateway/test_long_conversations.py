@@ -223,6 +223,7 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
     steps: list[list[Json]] = []
     path = {"openai-chat": "/v1/chat/completions", "anthropic-messages": "/v1/messages"}[protocol]
     messages: list[Json] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    tools = [TOOL[protocol](number, {"cache_control": {"type": "ephemeral"}, "x": 1}) for number in range(9)]
     for number in range(12):
         messages = [*messages, *TURNS[protocol](number, "Look.", "Hm." if number % 2 else "", {})]
         steps.append([*messages, {"role": "user", "content": "And?"}] if number % 3 == 2 else messages)
@@ -234,7 +235,7 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
             upstream = Upstream(say("Yes."))
             with gateway_for(upstream, tmp_path, keys=["the-key-of-the-client"]) as http:
                 for history in group:
-                    body = {"model": "deepseek/deepseek-v4-pro", "max_tokens": 99, "messages": history}
+                    body = {"model": "deepseek/deepseek-v4-pro", "max_tokens": 99, "messages": history, "tools": tools}
                     answer = http.post(path, json=body)
                     assert answer.status_code == 200, answer.text
                     notes = http.get(answer.headers["x-cnllm-notes"].partition("log=")[2]).json()["notes"]
@@ -244,6 +245,47 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
 
     known, chosen = sent([steps]), [1, 6, 11, 12, 13]
     assert [known[number] for number in chosen] == sent([[steps[number]] for number in chosen])
+
+
+def test_a_responses_client_gets_the_same_whatever_went_before(tmp_path: Path) -> None:
+    """Its items are no messages of their own, and an item may add tools."""
+    schema: Json = {"type": "object", "properties": {}}
+    schema["description"] = "Do it. " * 99  # so that the body is remembered
+    tools: list[Json] = [{"type": "function", "name": f"f{n}", "parameters": schema, "x": 1} for n in range(8)]
+    inner = {"type": "function", "name": "f0", "parameters": schema, "strict": True}
+    tools += [{"type": "namespace", "name": "n", "tools": [inner]}, {"type": "custom", "name": "c"}]
+    tools += [{"type": "web_search"}]
+    items: list[Json] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi", "x": 1}]}]
+    steps: list[list[Json]] = []
+    for number in range(9):
+        id, name = f"call_{number:024}", "n__f0" if number % 2 else "f0"
+        items = [
+            *items,
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "id": f"rs_{number}"},
+        ]
+        items.append({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
+        items.append({"type": "function_call_output", "call_id": id, "output": f"r{number}"})
+        if number == 6:
+            items.append(
+                {"type": "additional_tools", "tools": [{"type": "function", "name": "g", "parameters": schema}]}
+            )
+        steps.append(items)
+    steps += [[*steps[4][:3], *steps[4][6:]], steps[3]]
+
+    def sent(groups: list[list[list[Json]]]) -> list[Any]:
+        out: list[Any] = []
+        for group in groups:
+            upstream = Upstream(say("Yes."))
+            with gateway_for(upstream, tmp_path, keys=["the-key-of-the-client"]) as http:
+                for history in group:
+                    body = {"model": "zai/glm-5.3", "instructions": "Be kind.", "input": history}
+                    answer = http.post("/v1/responses", json={**body, "tools": tools, "store": False})
+                    assert answer.status_code == 200, answer.text
+                    notes = http.get(answer.headers["x-cnllm-notes"].partition("log=")[2]).json()["notes"]
+                    out.append((upstream.bodies[-1], [note for note in notes if note["code"] != "prefix-broken"]))
+        return out
+
+    assert sent([steps]) == sent([[step] for step in steps])
 
 
 @pytest.mark.parametrize("kind", ["answer", "call"])
