@@ -38,7 +38,7 @@ def _incremental(flags: Flags) -> Flags:
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """Return the outcome of these pieces."""
-    plan = replace(unknown_plan(model), flags=flags, callable=read_options({"tools": tools}).tools, prompt=None)
+    plan = replace(unknown_plan(model), flags=flags, callable=read_options({"tools": tools}).tools)
     fold = ReplyBuilder(plan)
     fold.collected.whole = True
     events: list[Any] = []
