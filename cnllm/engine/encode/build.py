@@ -77,7 +77,7 @@ def build_request(
     client_notes: list[Note] = []
     resolved = call_options
     if not _CLIENT_DATA.isdisjoint(call_options):
-        resolved, client_notes = resolve_client_data(call_options, model)
+        resolved, client_notes = resolve_client_data(call_options, model, memory)
     stream = _streams(stream, model)
     key, entries = _find_in_cache(model, resolved, memory, stream=stream)
     own = _read_own(resolved, key, model) if entries is None else None

@@ -28,6 +28,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
 from cnllm.types import Note, Reply
 from cnllm.types.client_data import CarriedBody, ClientData, count_text
+from cnllm.types.message_memory import MessageMemory, made_of
 from cnllm.types.parts import CACHE_MARK
 from cnllm.types.tools import SEARCH, WebSearch
 
@@ -59,18 +60,21 @@ _HINT = f"leave it out, or allow adjustments: {ADJUST}"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
 
-def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
-    """Return the options for a model, and notes on what was left out of them."""
+def resolve_client_data(
+    options: dict[str, Any], model: Model, memory: MessageMemory | None = None
+) -> tuple[dict[str, Any], list[Note]]:
+    """Return the options for a model, and notes on what was left out of them. `memory` may know the tools."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
     if type(body) is CarriedBody:
         body = _with_carried(body, model) or None
         options = {name: value for name, value in {**options, "extra_body": body}.items() if value is not None}
     offer: list[Any] = tools if type(tools) is list else []
-    if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offer):
+    has_own_tools = ClientData in map(type, offer)
+    if type(body) is not ClientData and type(headers) is not ClientData and not has_own_tools:
         return options, []
     out = dict(options)
-    if any(_is_function(tool) for tool in offer):
-        out["tools"] = offer = [_plain_function(tool, model) if _is_function(tool) else tool for tool in offer]
+    if has_own_tools:
+        out["tools"] = offer = made_of(memory, offer, _plain_tools, model.protocol)
     if type(body) is ClientData and not body and body.protocol == model.protocol:
         del out["extra_body"]
     has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offer))
@@ -136,10 +140,14 @@ def _is_function(tool: Any) -> bool:
     return type(tool) is ClientData and "function" in tool and tool.get("type", "function") == "function"
 
 
-def _plain_function(tool: ClientData, model: Model) -> dict[str, Any]:
-    """Return a client's function with the further keys that the model's wire may know."""
-    own = tool.protocol == model.protocol
-    return {key: value for key, value in tool.items() if own or key in _PORTABLE_KEYS}
+def _plain_tools(tools: list[Any], protocol: str) -> list[Any]:
+    """Return tools; each function of a client has the further keys that a wire may know."""
+    return [
+        {key: value for key, value in tool.items() if tool.protocol == protocol or key in _PORTABLE_KEYS}
+        if _is_function(tool)
+        else tool
+        for tool in tools
+    ]
 
 
 def _inner_notes(body: ClientData, model: Model) -> list[Note]:
