@@ -38,7 +38,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
-from cnllm.types.message_memory import made_of
+from cnllm.types.message_memory import MessageMemory, made_of
 from cnllm.types.tools import Function, WebSearch
 
 if TYPE_CHECKING:
@@ -83,11 +83,12 @@ class Recall(Struct, frozen=True):
 
     `turns(turns, read)` returns the messages of the turns in a body, each of which `read` decodes where nobody
     remembers it. `tools(tools, make, …)` returns what `make` makes of a list of tools, from this list and its further
-    arguments alone; nobody may change it.
+    arguments alone; nobody may change it. Where a turn cannot be read alone, `memory` has how far the turns were read.
     """
 
     turns: Callable[[Sequence[Any], ReadTurn], list[Message]] = _read_turns
     tools: Callable[..., Any] = partial(made_of, None)
+    memory: MessageMemory | None = None
 
 
 _MODULES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
@@ -58,6 +57,8 @@ _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _BEFORE_CONTENT = frozenset([UsageSeen, ExtraAdded, NoteAdded])
 """Events about the reply. Those before its content may stand in the first frames."""
+_AUTHORS = "with authors"  # what a memory has of messages that got their authors
+_POINTER = 8  # bytes
 _REPLY_FORM = ("stream_options",)
 """Keys of a body about the form of its reply, which stays that of the path."""
 _ITEM_KEYS = frozenset(["item", "instructions"])
@@ -115,7 +116,8 @@ def decode_request(
     recall = Recall(tools=partial(made_of, memory))
     recalled: list[Message] = []  # they have their authors
     if memory is not None and name is None:
-        recall = msgspec.structs.replace(recall, turns=partial(_recall, memory, counts, stamp, recalled))
+        turns = partial(_recall, memory, counts, stamp, recalled)
+        recall = msgspec.structs.replace(recall, turns=turns, memory=memory)
     request = codec.read_request(body, path.partition("?")[0], stamp, recall)
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
     if memory is not None and type(tools := body.get("tools")) is list:
@@ -123,11 +125,7 @@ def decode_request(
     key = wire(protocol).turns
     if memory is not None and key not in counts.added and (entry := memory.entry_of(body.get(key))) is not None:
         _count_turns(entry, counts)
-    messages = [_with_author(message, name, stamp) for message in others]
-    if memory is not None:  # the same objects for equal ones: what is known of a conversation is known of its objects
-        with contextlib.suppress(*NOT_COPIED):
-            messages = list(map(memory.own, messages))
-    messages += recalled
+    messages = [*_with_authors(others, name, stamp, recall.memory), *recalled]
     options, notes = client_options(codec, request, counts, headers or {}, body, recall)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
@@ -191,6 +189,23 @@ def _recall_turn(
             for message in messages:
                 memory.keep_message(message, len(key))
     return found
+
+
+def _with_authors(
+    messages: list[Message], name: str | None, stamp: Stamp, memory: MessageMemory | None
+) -> list[Message]:
+    """Return messages with their authors. With a memory equal ones are one object: it knows conversations by theirs."""
+    if memory is None:
+        return [_with_author(message, name, stamp) for message in messages]
+    try:
+        messages = [*map(memory.own, messages[:1]), *messages[1:]]  # the system's, which begins the conversation
+        start, known = memory.find_start(_AUTHORS, messages)
+        out = [*(known or ()), *[memory.own(_with_author(message, name, stamp)) for message in messages[start:]]]
+    except NOT_COPIED:
+        return [_with_author(message, name, stamp) for message in messages]
+    if start < len(messages):
+        memory.keep_start(_AUTHORS, messages, tuple(out), _POINTER * len(out))
+    return out
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:

@@ -248,38 +248,46 @@ def test_the_endpoint_gets_the_same_bytes_whatever_went_before(protocol: str, tm
 
 
 def test_a_responses_client_gets_the_same_whatever_went_before(tmp_path: Path) -> None:
-    """Its items are no messages of their own, and an item may add tools."""
+    """Its items are no messages of their own, their names depend on the tools, and an item may add tools."""
     schema: Json = {"type": "object", "properties": {}}
     schema["description"] = "Do it. " * 99  # so that the body is remembered
     tools: list[Json] = [{"type": "function", "name": f"f{n}", "parameters": schema, "x": 1} for n in range(8)]
-    inner = {"type": "function", "name": "f0", "parameters": schema, "strict": True}
+    inner: Json = {"type": "function", "name": "f0", "parameters": schema, "strict": True}
     tools += [{"type": "namespace", "name": "n", "tools": [inner]}, {"type": "custom", "name": "c"}]
-    tools += [{"type": "web_search"}]
+    tools += [{"type": "web_search"}, {"type": "shell"}]
+    others: list[Json] = [{**inner, "name": "n__f0"}, *tools]  # has the name that `tools` give to another
     items: list[Json] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi", "x": 1}]}]
-    steps: list[list[Json]] = []
+    steps: list[tuple[list[Json], list[Json]]] = []
     for number in range(9):
-        id, name = f"call_{number:024}", "n__f0" if number % 2 else "f0"
-        items = [
-            *items,
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "id": f"rs_{number}"},
-        ]
-        items.append({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"})
-        items.append({"type": "function_call_output", "call_id": id, "output": f"r{number}"})
+        id, ok = f"call_{number:024}", {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+        call: Json = {"type": "function_call", "name": "f0", "arguments": "{}"}
+        output: Json = {"type": "function_call_output", "output": f"r{number}"}
+        if number % 2:
+            call["namespace"] = "n"
+        if number == 4:
+            call, output = {"type": "shell_call", "action": {"commands": ["ls"]}}, {"type": "shell_call_output"}
+            output["output"] = [ok]
+        thought = {"type": "reasoning", "id": f"rs_{number}", "summary": [{"type": "summary_text", "text": "Hm."}]}
+        items = [*items, thought, {**call, "call_id": id}]
+        steps.append((items, tools))  # its turn is open
+        items = [*items, {**output, "call_id": id}]
+        if number == 5:
+            steps.append((items, others))
         if number == 6:
-            items.append(
-                {"type": "additional_tools", "tools": [{"type": "function", "name": "g", "parameters": schema}]}
-            )
-        steps.append(items)
-    steps += [[*steps[4][:3], *steps[4][6:]], steps[3]]
+            items.append({"type": "shell_call_output", "call_id": "of another", "output": [ok]})
+        if number == 7:
+            items.append({"type": "additional_tools", "tools": [{**inner, "name": "g"}]})
+        steps.append((items, tools))
+    steps += [([*items[:4], *items[7:]], tools), steps[7]]
 
-    def sent(groups: list[list[list[Json]]]) -> list[Any]:
+    def sent(groups: list[list[tuple[list[Json], list[Json]]]]) -> list[Any]:
         out: list[Any] = []
         for group in groups:
             upstream = Upstream(say("Yes."))
             with gateway_for(upstream, tmp_path, keys=["the-key-of-the-client"]) as http:
-                for history in group:
-                    body = {"model": "zai/glm-5.3", "instructions": "Be kind.", "input": history}
-                    answer = http.post("/v1/responses", json={**body, "tools": tools, "store": False})
+                for history, offer in group:
+                    body: Json = {"model": "zai/glm-5.3", "instructions": "Be kind.", "store": False}
+                    answer = http.post("/v1/responses", json={**body, "input": history, "tools": offer})
                     assert answer.status_code == 200, answer.text
                     notes = http.get(answer.headers["x-cnllm-notes"].partition("log=")[2]).json()["notes"]
                     out.append((upstream.bodies[-1], [note for note in notes if note["code"] != "prefix-broken"]))

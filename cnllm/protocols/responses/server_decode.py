@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.client_tools import allow_tools
@@ -27,6 +28,7 @@ from cnllm.types.checks import short_text
 from cnllm.types.convert import result_of
 from cnllm.types.lenient_json import decode_arguments
 from cnllm.types.media import as_media, from_url
+from cnllm.types.message_memory import MessageMemory
 from cnllm.types.parts import ANY_MODEL, seal_data
 from cnllm.types.tools import WebSearch, custom_arguments
 
@@ -36,6 +38,7 @@ _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _SEARCH = re.compile("web_search(_preview)?([_0-9]*)")
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
+_ITEMS, _SIZE = "items", 500  # what a memory has of the items that were read, and the bytes that one takes
 _OUTPUTS = (
     "function_call_output",
     "custom_tool_call_output",
@@ -53,7 +56,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) 
     if (instructions := body.get("instructions")) is not None:
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
     tools = client_tools(body, recall)
-    messages += _messages(body, stamp, tools)
+    messages += _messages(body, stamp, tools, recall.memory)
     stream = body.get("stream") is True
     options, notes = _options(body, tools, recall)
     return Request(model=body.get("model"), messages=messages, stream=stream, options=options, notes=notes)
@@ -133,8 +136,21 @@ def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Message]:
-    """Decode the items as messages: texts and calls of the assistant in a row are one message."""
+class _Read(Struct, frozen=True):
+    """What the first items of an input say to a request with these tools. `parts` are those of an open message."""
+
+    tools: ClientTools
+    messages: tuple[Message, ...] = ()
+    parts: tuple[Part, ...] = ()
+    call_ids: frozenset[str] = frozenset()
+    is_partial: bool = False
+
+
+def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools, memory: MessageMemory | None) -> list[Message]:
+    """Decode the items as messages: texts and calls of the assistant in a row are one message.
+
+    `memory` has what the first ones of an earlier request were read as.
+    """
     items = body.get("input")
     if isinstance(items, str):
         return [Message("user", (Text(items),))]
@@ -144,10 +160,13 @@ def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Me
         raise ValueError("input is neither a string nor a list")
     # If the endpoint stores the conversation, the request has only a part of it.
     is_partial = body.get("previous_response_id") is not None or body.get("conversation") is not None
-    out: list[Message] = []
-    call_ids: set[str] = set()
-    assistant_parts: list[Part] = []
-    for index, item in enumerate(items):
+    kind = (_ITEMS, is_partial)
+    start, read = (0, None) if memory is None else memory.find_start(kind, items)
+    if read is None or read.tools is not tools:
+        start, read = 0, _Read(tools, is_partial=is_partial)
+    out, assistant_parts, call_ids, is_partial = [*read.messages], [*read.parts], set(read.call_ids), read.is_partial
+    for index in range(start, len(items)):
+        item = items[index]
         if not isinstance(item, dict):
             raise ValueError(f"input[{index}] is not an object")
         is_partial = is_partial or item.get("type") == "item_reference"
@@ -162,6 +181,9 @@ def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Me
             out.append(parsed)
         else:
             assistant_parts += parsed
+    if memory is not None and start < len(items):
+        read = _Read(tools, tuple(out), tuple(assistant_parts), frozenset(call_ids), is_partial)
+        memory.keep_start(kind, items, read, _SIZE * (len(items) - start))
     return [*out, Message("assistant", tuple(assistant_parts))] if assistant_parts else out
 
 
