@@ -79,7 +79,7 @@ def _read_turns(turns: Sequence[Any], read: ReadTurn) -> list[Message]:
 
 
 class Recall(Struct, frozen=True):
-    """What a server remembers of the bodies of a client. By default it remembers nothing.
+    """The parts of a client's earlier bodies that a server remembers. By default it remembers nothing.
 
     `turns(turns, read)` returns the messages of the turns in a body, each of which `read` decodes where nobody
     remembers it. `tools(tools, make, …)` returns what `make` makes of a list of tools, from this list and its further

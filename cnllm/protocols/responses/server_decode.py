@@ -137,7 +137,7 @@ def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Read(Struct, frozen=True):
-    """What the first items of an input say to a request with these tools. `parts` are those of an open message."""
+    """The first items of an input, read with these tools. `parts` are those of an open message."""
 
     tools: ClientTools
     messages: tuple[Message, ...] = ()
