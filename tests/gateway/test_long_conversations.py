@@ -391,6 +391,7 @@ def test_a_turn_late_in_a_session_takes_little_more_work_than_an_early_one(proto
     counts = [entered(number) for number in range(60)]
     assert counts[59] < 2 * min(counts[20:30])
     assert counts[59] - counts[29] < 30 * 15  # the store is asked for each turn, and nothing else is done again
+    assert not store.store.find_turns("me", prefixes=[b""]).by_prefix  # turns with calls are found by these alone
 
 
 def test_conversations_that_differ_in_a_picture_are_two() -> None:
