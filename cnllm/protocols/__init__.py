@@ -9,8 +9,8 @@ of a protocol between the two.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +38,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.delivered import DeltaKey
-from cnllm.types.message_memory import MessageMemory, made_of
+from cnllm.types.message_memory import Made, MessageMemory, made_of
 from cnllm.types.tools import Function, WebSearch
 
 if TYPE_CHECKING:
@@ -82,13 +82,15 @@ class Recall(Struct, frozen=True):
     """The parts of a client's earlier bodies that a server remembers. By default it remembers nothing.
 
     `turns(turns, read)` returns the messages of the turns in a body, each of which `read` decodes where nobody
-    remembers it. `tools(tools, make, …)` returns what `make` makes of a list of tools, from this list and its further
-    arguments alone; nobody may change it. Where a turn cannot be read alone, `memory` has how far the turns were read.
+    remembers it. Where a turn cannot be read alone, `memory` has how far the turns were read.
     """
 
     turns: Callable[[Sequence[Any], ReadTurn], list[Message]] = _read_turns
-    tools: Callable[..., Any] = partial(made_of, None)
     memory: MessageMemory | None = None
+
+    def tools(self, tools: Sequence[Any], make: Callable[..., Made], *arguments: Hashable) -> Made:
+        """Return what `make` makes of a list of tools, from it and the arguments alone; nobody may change it."""
+        return made_of(self.memory, tools, make, *arguments)
 
 
 _MODULES = {

@@ -139,8 +139,7 @@ class KeyCounts:
         self.protocol = protocol
         self.own: defaultdict[tuple[str, str | None], int] = defaultdict(int)
         self.dropped: defaultdict[str, int] = defaultdict(int)
-        self.added: set[str] = set()
-        """The keys of the body whose counts were added."""
+        self._added: set[str] = set()  # keys of the body whose counts were added
 
     def count(self, key: str, items: Sequence[Any]) -> None:
         """Count the keys of items of the list that stands under a key of the body."""
@@ -148,7 +147,7 @@ class KeyCounts:
 
     def add(self, key: str, other: KeyCounts) -> None:
         """Add the counts of items of the list that stands under a key of the body."""
-        self.added.add(key)
+        self._added.add(key)
         for own, count in other.own.items():
             self.own[own] += count
         for dropped, count in other.dropped.items():
@@ -158,7 +157,7 @@ class KeyCounts:
         """Count the keys of a body, except for those of lists whose counts were added."""
         for key, place in _roots(self.protocol):
             inner = body.get(key)
-            if inner is not None and type(inner) is not str and key not in self.added:
+            if inner is not None and type(inner) is not str and key not in self._added:
                 self._visit(place, inner if type(inner) is list else (inner,))
 
     def _visit(self, place: _FieldPlace, items: Any) -> None:

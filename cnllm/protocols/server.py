@@ -51,13 +51,13 @@ from cnllm.types import (
 from cnllm.types.checks import struct_fault
 from cnllm.types.delivered import DeltaKey, delta_key, delta_of
 from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.message_memory import NOT_COPIED, DecodedList, MessageMemory, exact_bytes, made_of
+from cnllm.types.message_memory import NOT_COPIED, MessageMemory, exact_bytes
 
 _EVENTS = frozenset(get_args(Event))
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 _BEFORE_CONTENT = frozenset([UsageSeen, ExtraAdded, NoteAdded])
 """Events about the reply. Those before its content may stand in the first frames."""
-_AUTHORS = "with authors"  # what a memory has of messages that got their authors
+_TURNS, _KEYS, _AUTHORS = "turns", "keys", "authors of messages"  # under which a memory keeps results of each
 _POINTER = 8  # bytes
 _REPLY_FORM = ("stream_options",)
 """Keys of a body about the form of its reply, which stays that of the path."""
@@ -113,19 +113,14 @@ def decode_request(
 
     name = None if author is None else author.name
     counts = KeyCounts(protocol)
-    recall = Recall(tools=partial(made_of, memory))
+    recall = Recall()
     recalled: list[Message] = []  # they have their authors
     if memory is not None and name is None:
-        turns = partial(_recall, memory, counts, stamp, recalled)
-        recall = msgspec.structs.replace(recall, turns=turns, memory=memory)
+        recall = Recall(partial(_recall, memory, protocol, stamp, recalled), memory)
+        _count_known(memory, body, counts)
     request = codec.read_request(body, path.partition("?")[0], stamp, recall)
     others = request.messages[: len(request.messages) - len(recalled)]  # those of the turns come last
-    if memory is not None and type(tools := body.get("tools")) is list:
-        counts.add("tools", recall.tools(tools, tool_counts, protocol))
-    key = wire(protocol).turns
-    if memory is not None and key not in counts.added and (entry := memory.entry_of(body.get(key))) is not None:
-        _count_turns(entry, counts)
-    messages = [*_with_authors(others, name, stamp, recall.memory), *recalled]
+    messages = [*_with_authors(others, protocol, name, stamp, recall.memory), *recalled]
     options, notes = client_options(codec, request, counts, headers or {}, body, recall)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
@@ -137,74 +132,68 @@ def body_protocol(protocol: str, body: Mapping[str, Any]) -> str:
 
 
 def _recall(
-    memory: MessageMemory, counts: KeyCounts, stamp: Stamp, out: list[Message], turns: Sequence[Any], read: ReadTurn
+    memory: MessageMemory, protocol: str, stamp: Stamp, out: list[Message], turns: Sequence[Any], read: ReadTurn
 ) -> list[Message]:
-    """Return the messages of turns with their authors, as the memory has them, and count the keys of the turns."""
-    name = wire(counts.protocol).turns
-    start, all_counts = 0, KeyCounts(counts.protocol)
-    entry = memory.entry_of(turns)
-    count, memo = (0, None) if entry is None else entry.start
-    if memo is not None and memo[0] == counts.protocol:
-        start, (_, messages, start_counts) = count, memo
-        out += messages
-        all_counts.add(name, start_counts)
+    """Return the messages of turns with their authors, as the memory has them."""
+    kind = (_TURNS, protocol)
+    start, known = memory.find_start(kind, turns)
+    out += known or ()
     for index in range(start, len(turns)):
-        messages, turn_counts = _recall_turn(memory, counts.protocol, stamp, index, turns[index], read)
-        out += messages
-        all_counts.add(name, turn_counts)
-    if entry is not None:
-        entry.result = counts.protocol, tuple(out), all_counts
-    counts.add(name, all_counts)
+        out += _recall_turn(memory, protocol, stamp, index, turns[index], read)
+    if start < len(turns) and memory.has_list(turns):
+        memory.keep_start(kind, turns, tuple(out), _POINTER * len(out))
     return out
 
 
-def _count_turns(entry: DecodedList, counts: KeyCounts) -> None:
-    """Add the counts of the keys of turns, as the memory has them."""
-    name = wire(counts.protocol).turns
-    start, all_counts = 0, KeyCounts(counts.protocol)
-    count, memo = entry.start
-    if memo is not None and memo[0] == counts.protocol:
-        start, (_, start_counts) = count, memo
-        all_counts.add(name, start_counts)
-    all_counts.count(name, entry.items[start:])
-    entry.result = counts.protocol, all_counts
-    counts.add(name, all_counts)
+def _count_known(memory: MessageMemory, body: Mapping[str, Any], counts: KeyCounts) -> None:
+    """Add the counts of the keys of turns and tools that the memory has: only new ones are looked at."""
+    protocol, name = counts.protocol, wire(counts.protocol).turns
+    if memory.has_list(tools := body.get("tools")):
+        counts.add("tools", memory.made_of(tools, tool_counts, protocol))
+    if not memory.has_list(turns := body.get(name)):
+        return
+    start, known = memory.find_start((_KEYS, protocol), turns)
+    turn_counts = KeyCounts(protocol)
+    if known is not None:
+        turn_counts.add(name, known)
+    turn_counts.count(name, turns[start:])
+    if start < len(turns):
+        memory.keep_start((_KEYS, protocol), turns, turn_counts, 0)
+    counts.add(name, turn_counts)
 
 
 def _recall_turn(
     memory: MessageMemory, protocol: str, stamp: Stamp, index: int, turn: Any, read: ReadTurn
-) -> tuple[tuple[Message, ...], KeyCounts]:
-    """Return the messages of a turn with their author, and the counts of its keys."""
+) -> tuple[Message, ...]:
+    """Return the messages of a turn with their author."""
     try:
         key = exact_bytes((protocol, turn))
     except ValueError:  # nested too deeply
         key = b""
-    found: tuple[tuple[Message, ...], KeyCounts] | None = memory.find(key) if key else None
-    if found is None:
+    messages: tuple[Message, ...] | None = memory.find(key) if key else None
+    if messages is None:
         messages = tuple([_with_author(message, None, stamp) for message in read(index, turn)])
-        found = messages, KeyCounts(protocol)
-        found[1].count(wire(protocol).turns, (turn,))
         if key:
-            memory.keep(key, found, len(key))
+            memory.keep(key, messages, len(key))
             for message in messages:
                 memory.keep_message(message, len(key))
-    return found
+    return messages
 
 
 def _with_authors(
-    messages: list[Message], name: str | None, stamp: Stamp, memory: MessageMemory | None
+    messages: list[Message], protocol: str, name: str | None, stamp: Stamp, memory: MessageMemory | None
 ) -> list[Message]:
     """Return messages with their authors. With a memory equal ones are one object: it knows conversations by theirs."""
     if memory is None:
         return [_with_author(message, name, stamp) for message in messages]
     try:
         messages = [*map(memory.own, messages[:1]), *messages[1:]]  # the system's, which begins the conversation
-        start, known = memory.find_start(_AUTHORS, messages)
+        start, known = memory.find_start((_AUTHORS, protocol), messages)
         out = [*(known or ()), *[memory.own(_with_author(message, name, stamp)) for message in messages[start:]]]
     except NOT_COPIED:
         return [_with_author(message, name, stamp) for message in messages]
     if start < len(messages):
-        memory.keep_start(_AUTHORS, messages, tuple(out), _POINTER * len(out))
+        memory.keep_start((_AUTHORS, protocol), messages, tuple(out), _POINTER * len(out))
     return out
 
 

@@ -6,7 +6,7 @@ import marshal
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -37,16 +37,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class DecodedList(Struct, eq=False):
-    """The items of a JSON list, and the list's text without its end. Nobody may change them.
-
-    `start` has how many of them, from the first, are the objects of an earlier list, and what was kept for that list,
-    in one value, as several threads may read it. `result` is what is kept for this list.
-    """
+    """The items of a JSON list, and the list's text without its end. Nobody may change them."""
 
     stem: bytes
     items: list[Any]
-    start: tuple[int, Any] = (0, None)
-    result: Any = None
 
 
 @cache
@@ -123,11 +117,10 @@ class MessageMemory:
             return None
         if earlier is not None and rest[:1] == b",":  # an object ends before it
             new = decode(b"[" + rest[1:])
-            found = DecodedList(stem, [*earlier.items, *new], (len(earlier.items), earlier.result))
+            found = DecodedList(stem, [*earlier.items, *new])
             self._drop((_LISTS, id(earlier.items)))
         elif earlier is not None and rest == b"]":  # the list has nothing new
             found = earlier
-            found.start = (len(found.items), found.result)
         else:
             found = DecodedList(stem, decode(raw))
         self.keep((kind, slot, start), found, _DECODED * len(stem))
@@ -141,10 +134,14 @@ class MessageMemory:
         if (entry := self._old.pop(key, None)) is not None:
             self._older -= entry[1]
 
-    def entry_of(self, items: Any) -> DecodedList | None:
+    def _entry_of(self, items: Any) -> DecodedList | None:
         """Return what is known of the items that `decode_list` returned; None for any other list."""
         found: DecodedList | None = self.find((_LISTS, id(items)))
         return found if found is not None and found.items is items else None
+
+    def has_list(self, items: Any) -> TypeGuard[list[Any]]:
+        """Whether these are the items that `decode_list` returned, or a list that was made of them."""
+        return self._entry_of(items) is not None
 
     def made_of(self, items: Any, make: Callable[..., Made], *arguments: Hashable) -> Made:
         """Return what `make` makes of a list, which nobody may change: once for a list that the memory has.
@@ -152,7 +149,7 @@ class MessageMemory:
         It makes it of the list and of the arguments alone. A list that is made is one of the memory, too. Raises what
         `make` raises.
         """
-        entry = self.entry_of(items)
+        entry = self._entry_of(items)
         if entry is None:
             return make(items, *arguments)
         key = (make, arguments, id(items))

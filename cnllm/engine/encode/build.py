@@ -236,7 +236,7 @@ def _find_in_cache(
     memo = model.memo
     try:
         digest = b""
-        if memory is not None and memory.entry_of(plain.get("tools")) is not None:
+        if memory is not None and memory.has_list(plain.get("tools")):
             digest = memory.made_of(plain.pop("tools"), _digest)
         quick_key = marshal.dumps((plain, stream)) + digest
         if (entries := memo.get(quick_key)) is not None:

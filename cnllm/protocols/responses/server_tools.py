@@ -250,8 +250,7 @@ def client_tools(body: Mapping[str, Any], recall: Recall) -> ClientTools:
     if offered is not None and not isinstance(offered, list):
         raise ValueError("tools is not a list")
     has_more = next(_added_tools(input), None) is not None
-    tools: ClientTools = ClientTools(offered or (), input) if has_more else recall.tools(offered or (), ClientTools)
-    return tools
+    return ClientTools(offered or (), input) if has_more else recall.tools(offered or (), ClientTools)
 
 
 def tool_definitions(tools: Sequence[Any]) -> list[dict[str, Any]]:
