@@ -51,7 +51,7 @@ MOST_FIELDS = 100
 """The most fields of a query."""
 
 _MOST_BYTES = 4  # of a character in UTF-8
-_CHECKED = "checked"  # what a memory has of messages whose calls were checked
+_CALL_NAMES = "names of calls"  # under which a memory has the messages whose calls have short names
 _EXCERPT_LENGTH = 40  # characters of a name that is refused
 
 
@@ -284,14 +284,14 @@ def check_request(request: Request, memory: MessageMemory | None = None) -> None
             check_name("header", value, name)
     made_of(memory, options.get("tools"), _check_tools)
     messages = request.messages
-    start = 0 if memory is None else memory.find_start(_CHECKED, messages)[0]
+    start = 0 if memory is None else memory.find_start(_CALL_NAMES, messages)[0]
     for index in range(start, len(messages)):
         if messages[index].role == "assistant":
             for part in messages[index].parts:
                 if type(part) is ToolCall and len(part.name) > LONGEST["tool"]:
                     raise _long_tool(part.name, f"messages[{index}]: the name of a call")
     if memory is not None and start < len(messages):
-        memory.keep_start(_CHECKED, messages, None, 0)
+        memory.keep_start(_CALL_NAMES, messages, None, 0)
 
 
 def _check_tools(tools: Sequence[Any] | None) -> None:

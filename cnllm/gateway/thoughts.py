@@ -114,7 +114,7 @@ class Sealer:
 def kept_turn(message: Message, model: Model, client_id: Callable[[str], str] = str) -> TurnRecord | None:
     """Return what a client may lose of a reply; None where there is nothing. Calls tell the places of reasoning.
 
-    `client_id` returns the id under which the client knows a call.
+    `client_id` returns the id under which the client knows a call; without it that is the endpoint's.
     """
     parts: list[Part] = []
     has_blocks = False  # the client sends a block, but not who wrote it

@@ -104,8 +104,7 @@ class LeakFilter:
         self._run = TagRun()
         self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
-        self._pending = ""
-        self._head = ""  # text before it that is certain
+        self._pending = self._head = ""  # text that may begin a marker, and text before it that begins none
         self._failures = 0
         self._is_plain = False  # the next marker begins no block
         self._refused_end = 0  # markers before it are text: they belong to a block that was given up
@@ -200,8 +199,7 @@ class LeakFilter:
 
     def _read_outside(self, text: str, *, blocks: bool, final: bool) -> str:
         """Read text outside of a block. Return the rest that is not read yet."""
-        markers, head = self._markers, self._head
-        self._head = ""
+        markers, head, self._head = self._markers, self._head, ""
         if markers is None:
             self._output.add_text(head + text)
             return ""

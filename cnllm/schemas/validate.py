@@ -37,7 +37,7 @@ _MAX_ERRORS = 50  # errors that are collected
 _MAX_STARTS = 8  # places in a text where JSON may begin
 _MAX_LEVELS = 500  # of an answer: what writes it again has a stack that ends
 _MAX_LENGTH = 200  # characters of one error: a validator quotes the whole wrong value
-_INFO = r"(?:[A-Za-z]+(?=[\s{\[]))?\s*"
+_INFO = r"\A(?:[A-Za-z]+(?=[\s{\[]))?\s*"
 _OPENS = re.compile(r"[{\[]")
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]', re.DOTALL)
 _CLOSERS = {"{": "}", "[": "]"}
@@ -149,7 +149,7 @@ def _strip_fence(text: str) -> str:
     if mark not in ("```", "~~~") or len(text) < 6 or not text.endswith(mark):
         return text
     inner = text[3:-3]
-    return inner[re.match(_INFO, inner).end() :]  # type: ignore[union-attr]
+    return re.sub(_INFO, "", inner, count=1)
 
 
 def _decode(text: str) -> Any:

@@ -15,6 +15,7 @@ from cnllm.schemas.validate import Undecided, undecided_patterns, validation_err
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall, checks
 from cnllm.types.checks import kind_of
+from cnllm.types.lenient_json import may_be_encoded
 
 if TYPE_CHECKING:
     from cnllm.tools.signature import Signature
@@ -259,19 +260,15 @@ def unwrap_object(raw: str) -> dict[str, Any] | None:
 
 def decode_values(arguments: dict[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the arguments with text decoded where the schema allows no text; the same object where none was."""
-    if schema is None or not any(map(_may_be_encoded, arguments.values())):
+    if schema is None or not any(map(may_be_encoded, arguments.values())):
         return arguments
     decoded = {name: _decode(value, name, schema) for name, value in arguments.items()}
     return arguments if all(decoded[name] is arguments[name] for name in decoded) else decoded
 
 
-def _may_be_encoded(value: Any) -> bool:
-    return type(value) is str and value.lstrip()[:1] in ("[", "{")
-
-
 def _decode(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     """Return a value, decoded if it is text where the schema allows only an array or an object."""
-    if not _may_be_encoded(value):
+    if not may_be_encoded(value):
         return value
     properties = schema.get("properties")
     types = named_types(properties.get(name), schema) if isinstance(properties, Mapping) else frozenset()

@@ -19,6 +19,7 @@ __all__ = [
     "decode_lenient",
     "join_halves",
     "json_text",
+    "may_be_encoded",
     "replace_surrogates",
     "split_half",
 ]
@@ -26,6 +27,11 @@ __all__ = [
 
 _decode = msgspec.json.Decoder().decode
 _MARKS = re.compile(r'["\\{}\[\]]')
+
+
+def may_be_encoded(value: Any) -> bool:
+    """Whether a value may be an array or an object that was encoded as JSON once more."""
+    return type(value) is str and value.lstrip()[:1] in ("[", "{")
 
 
 class NotJson(ValueError):

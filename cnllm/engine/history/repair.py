@@ -16,7 +16,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.protocols import BlockLink
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import text_with_error
-from cnllm.types.lenient_json import decode_arguments, replace_surrogates
+from cnllm.types.lenient_json import decode_arguments, may_be_encoded, replace_surrogates
 from cnllm.types.tools import Function, custom_arguments
 
 __all__ = [
@@ -435,7 +435,7 @@ def _repair_arguments(call: ToolCall, index: int, tool: Function | None, ledger:
     elif call.raw and not _is_object(call.raw):
         call = replace(call, raw="")  # the decoded arguments count
     assert call.arguments is not None
-    if tool is None or not any(type(one) is str and one.lstrip()[:1] in ("[", "{") for one in call.arguments.values()):
+    if tool is None or not any(map(may_be_encoded, call.arguments.values())):
         return call
     from cnllm.tools.arguments import decode_values  # few arguments may be JSON inside a JSON string
 

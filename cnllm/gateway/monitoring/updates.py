@@ -55,7 +55,7 @@ class Metric(Struct, frozen=True):
 
 
 Counts = defaultdict[tuple[str, tuple[str, ...]], float]
-"""What is added to counters, by their names and the values of their labels."""
+"""Amounts to add to counters, by the names of these and the values of their labels."""
 
 Observation = tuple[str, tuple[str, ...], float]
 """A value for a histogram, behind its name and the values of its labels."""

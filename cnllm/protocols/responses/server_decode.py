@@ -38,7 +38,8 @@ _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _SEARCH = re.compile("web_search(_preview)?([_0-9]*)")
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
-_ITEMS, _SIZE = "items", 500  # what a memory has of the items that were read, and the bytes that one takes
+_ITEMS = "items"  # under which a memory has what items were read as
+_SIZE = 500  # bytes of such an item in the memory
 _OUTPUTS = (
     "function_call_output",
     "custom_tool_call_output",
